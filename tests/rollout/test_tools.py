@@ -74,9 +74,9 @@ class Solver(Host):
 def roll(tmp_path):
     """Roll a run out against a host; its settings may be changed."""
 
-    async def rolled(host, episodes, *overrides, split=Split.TRAIN):
+    async def rolled(host, episodes, *overrides, split=Split.TRAIN, records=RECORDS):
         data = tmp_path / "questions.json"
-        data.write_text(json.dumps(RECORDS))
+        data.write_text(json.dumps(records))
         given = (f"tasks.train={data}", "tasks.test=", "rollout.concurrency=4", *overrides)
         await host.start()
         try:
@@ -110,11 +110,20 @@ async def test_questions_are_rolled_out_in_groups_with_calls_results_and_tokens(
     assert sent == {"system": 16, "user": 24, "assistant": 8}
 
 
-async def test_after_the_last_turn_what_there_is_is_scored(roll):
-    host = Solver(lambda messages: call("calculator", expression=messages[1]["content"][10:-1]))
-    _, _, _, trajectories = await roll(host, 1, "agent.max_turns=2", "agent.reward_name=math_reward_string_equal")
+@pytest.mark.parametrize(
+    ("replies", "name", "reward"),
+    [
+        ([call("calculator", expression="2*7")] * 2, "math_reward_string_equal", 1.0),
+        ([call("calculator", expression="2*7"), "<tool_call>{"], "math_reward_string_equal", 0.1),
+        ([f"<think>a</think>{call('calculator', expression='2*7')}"] * 2, "math_equal_reward_think", 1.0),
+    ],
+)
+async def test_after_the_last_turn_what_there_is_is_scored(roll, replies, name, reward):
+    host = Solver(lambda messages: replies[len(messages) > 2])
+    overrides = ("agent.max_turns=2", f"agent.reward_name={name}")
+    _, _, _, trajectories = await roll(host, 1, *overrides, records=RECORDS[:1])
     (trajectory,) = trajectories
-    assert (len(trajectory.steps), trajectory.outcome.stop, trajectory.outcome.reward) == (2, Stop.STEP_LIMIT, 1.0)
+    assert (len(trajectory.steps), trajectory.outcome.stop, trajectory.outcome.reward) == (2, Stop.STEP_LIMIT, reward)
 
 
 SHAPED = """

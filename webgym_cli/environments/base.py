@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -80,6 +80,8 @@ class Environment(Protocol):
 
     episode: str = ""
     """Id of the attempt at an episode, set before `reset`; it is unique among all attempts."""
+    responses: Sequence[str] = ()
+    """The policy's responses so far, whole, set before `step`, `answer` and `out_of_steps`."""
     har: Path | None = None
     """Where the episode's requests are recorded, set before `reset`; None: they are not."""
 

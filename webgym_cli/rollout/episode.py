@@ -220,6 +220,7 @@ class EpisodeRun:
         with self._stage(EpisodeStage.POLICY):
             reply = await self.agent.act(reveal_prompt(prompt, self.task), self.environment)
         seconds = time.monotonic() - start
+        self.environment.responses = [*(step.response for step in self.steps), reply.text]
         # Likewise a foreign server's reply; and a plugin's parser may be slow.
         parsed = await asyncio.to_thread(self._parse, reply)
         step = build_step(len(self.steps), observation, prompt, reply, parsed, seconds)

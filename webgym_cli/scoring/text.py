@@ -81,9 +81,9 @@ def qa_em_reward_tool_call(final_response: str, answer: Any, trajectory: Message
 
 @reward
 def qa_em_format_reward(final_response: str, answer: Any, trajectory: Messages) -> dict[str, float]:
-    """1 for an exact match, 0.1 for another answer, 0 without `<answer>` tags or `<think>` in all earlier responses."""
+    """1 for an exact match, 0.1 for another answer, 0 without `<answer>` tags or an earlier response's `</think>`."""
     earlier = [str(message["content"]) for message in trajectory if message.get("role") == "assistant"][:-1]
-    thought = all("<think>" in content and "</think>" in content for content in earlier if content)
+    thought = all("</think>" in content for content in earlier if content)  # a template may have written <think>
     measures = _measures(_extract_answer(final_response), list_answers(answer))
     well_formed = thought and bool(find_between(strip_thoughts(final_response), "answer"))
     reward = max(0.1, measures["em"])

@@ -114,6 +114,16 @@ async def test_the_reward_gets_all_there_is_by_name(world, mine):
     assert (await (await world(reward="later")).answer("x")).value == 3.0
 
 
+@pytest.mark.parametrize(("last", "reward"), [("Thought: I know.\nFinal Answer: 72", 1.0), ("Final Answer: 72", 0.0)])
+async def test_a_reward_reads_whole_responses_of_which_an_action_has_only_parts(world, last, reward):
+    environment = await world("calculator", reward="math_reward_thought_with_tool")
+    first = 'Thought: I add.\nAction: calculator\nAction Input: {"expression": "48+24"}'
+    environment.responses = ["Thought: hm.\nAction:", first]
+    await environment.step(calls(("calculator", {"expression": "48+24"}), text="I add."))
+    environment.responses = [*environment.responses, last]
+    assert (await environment.answer("72")).value == reward
+
+
 SHOP = Task(
     id="mug",
     instruction="Buy a red mug and a pen for at most $10.",

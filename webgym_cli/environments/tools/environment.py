@@ -228,7 +228,8 @@ class ToolsEnvironment(Environment):
             return EnvironmentStep(view=RawObservation(url="", title=""), action_error="only tools can be called here")
         calls = as_openai(action.calls, self._calls)
         self._calls += len(calls)
-        self._messages.append({"role": "assistant", "content": action.text or "", "tool_calls": calls})
+        self._add_responses(action.text or "")
+        self._messages[-1]["tool_calls"] = calls
         results = await self._box.call_all(action.calls)
         for call, result in zip(calls, results, strict=True):
             message = {"role": "tool", "tool_call_id": call["id"], "name": result.name, "content": result.text}
@@ -240,13 +241,28 @@ class ToolsEnvironment(Environment):
 
     async def answer(self, text: str) -> Score | None:
         """Score an answered episode by the reward function."""
-        self._messages.append({"role": "assistant", "content": text})
+        self._add_responses(text)
         return await self._score(text)
 
     async def out_of_steps(self) -> Score | None:
-        """Score the last message, which may be a tool result, as the final response."""
+        """Score the last message, a tool result, as the final response; empty after a response that can't be read."""
+        if self.responses[self._turns :]:
+            self._add_responses("")
         last = self._messages[-1]
-        return await self._score(when(last["role"] != "user", last["content"]))
+        return await self._score(when(last["role"] == "tool", last["content"]))
+
+    @property
+    def _turns(self) -> int:
+        """Number of responses among the messages."""
+        return sum(message["role"] == "assistant" for message in self._messages)
+
+    def _add_responses(self, text: str) -> None:
+        """Append the responses since the last one, also those that can't be read; `text` in place of none.
+
+        They are whole: rewards ask for the reasoning, and for the words before an action, which no action has.
+        """
+        new = self.responses[self._turns :] or [text]
+        self._messages += [{"role": "assistant", "content": response} for response in new]
 
     async def expert_action(self) -> Action:
         """Return the next calculations of the task's record, or its answer. Raises `UsageError` without either."""
