@@ -90,6 +90,22 @@ async def test_what_the_check_as_it_is_now_has_not_scored_is_scored(run):
     assert [one.id for one in everything.pending] == ["old", "new", "failed", "page"]
 
 
+async def test_an_episode_whose_attempts_all_had_a_failing_check_is_scored_once(run):
+    """Each failing check is retried: an episode counted three times in the success rate, its neighbours once."""
+    failed = Outcome(failure=FailureKind.ENVIRONMENT_ERROR, failure_detail="the check size failed")
+    task = Task(id="again", check="size", extra={"size": 2})
+    for attempt, outcome in enumerate((failed, failed, failed, CRASHED)):
+        facts = {"id": f"again.{attempt}", "episode": "again", "attempt": attempt, "task": task}
+        append(run, trajectory(9, outcome=outcome, final=FinalState(), **facts))
+    plan, _ = await score(run)
+    assert [one.id for one in plan.pending if one.id.startswith("again")] == ["again.2"]
+    assert plan.skipped[ScoringSkip.REPLACED] == 2
+    again, _ = await score(run)
+    assert [one.id for one in again.pending] == ["page"]
+    named, _ = await score(run, ids=("again.1",))
+    assert [one.id for one in named.pending] == ["again.1"]
+
+
 async def test_a_check_that_fails_changes_nothing(run):
     with mock.patch.dict(CHECKS.registered, clear=True):
         check("size")(lambda: 1 / 0)

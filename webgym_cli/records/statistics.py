@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from statistics import fmean, stdev
 from typing import TypedDict
 
@@ -146,3 +147,22 @@ def mean_interval(values: Sequence[float]) -> tuple[float, float]:
     degrees = len(values) - 1
     half = _T95[min(degrees, len(_T95)) - 1] * stdev(values) / math.sqrt(len(values))
     return fmean(values) - half, fmean(values) + half
+
+
+@dataclass(slots=True)
+class Agreement:
+    """Agreement rate of two sources of verdicts on the same trajectories."""
+
+    both: int = 0
+    """Trajectories with both verdicts."""
+    same: int = 0
+
+    def add(self, ours: bool | None, theirs: bool | None) -> None:
+        """Count a trajectory, unless one of the two verdicts is missing."""
+        if ours is not None and theirs is not None:
+            self.both += 1
+            self.same += ours is theirs
+
+    def to_json(self) -> dict[str, float | None]:
+        """Return the counts and the agreement rate (None without common trajectories)."""
+        return {"both": self.both, "same": self.same, "rate": ratio(self.same, self.both)}

@@ -38,7 +38,12 @@ class CheckScorer(Scorer):
     failure = "check failed"
     source = "check"
     hint = "mend the check, then run the same command again: what is scored stays"
-    skip_reasons: tuple[ScoringSkip, ...] = (ScoringSkip.NO_CHECK, ScoringSkip.INFRASTRUCTURE, ScoringSkip.SAME_CHECK)
+    skip_reasons: tuple[ScoringSkip, ...] = (
+        ScoringSkip.NO_CHECK,
+        ScoringSkip.INFRASTRUCTURE,
+        ScoringSkip.SAME_CHECK,
+        ScoringSkip.REPLACED,
+    )
     settings_digest = ""
     concurrency = _CONCURRENCY
 

@@ -40,7 +40,7 @@ class _Result(_Evaluator):
 class OfficialScorer(CheckScorer):
     """Stores the verdicts in a scored export as those of a check."""
 
-    skip_reasons = (ScoringSkip.NOT_EXPORTED, ScoringSkip.SAME_CHECK)
+    skip_reasons = (ScoringSkip.NOT_EXPORTED, ScoringSkip.SAME_CHECK, ScoringSkip.REPLACED)
 
     def __init__(self, settings: Settings, folder: Path) -> None:
         """Raise `UsageError` for a folder that no export has made."""

@@ -12,12 +12,14 @@ from webgym_cli.errors import MissingStageError
 from webgym_cli.records.judgement import (
     Judgement,
     JudgementSource,
+    can_check,
     environment_verdict,
     newest_judgement,
     newest_verdict,
     with_verdict,
 )
-from webgym_cli.records.statistics import ratio, round_wilson
+from webgym_cli.records.series import name_series
+from webgym_cli.records.statistics import Agreement, ratio, round_wilson
 from webgym_cli.records.task import Split
 from webgym_cli.records.trajectory import Trajectory
 from webgym_cli.store.buffer import read_judgements, refuse_unknown, scan_stored
@@ -57,6 +59,8 @@ class ScoringSkip(StrEnum):
     """It has no steps."""
     ENCRYPTED = "encrypted_task"
     """The texts of its task are encrypted, and only the judge gets them decrypted."""
+    REPLACED = "replaced"
+    """A later attempt of its episode is scored: each episode counts once."""
     SAME_MODEL = "scored_with_this_model"
     """The model already scored it with the same prompt and threshold."""
     OTHER_MODEL = "scored_otherwise"
@@ -102,25 +106,6 @@ class ScoreResult:
     """Additional fields of the trajectory's event."""
     counts: Mapping[str, float] = field(default_factory=dict)
     """Increments of the scorer's own counters."""
-
-
-@dataclass(slots=True)
-class Agreement:
-    """Agreement rate of two sources of verdicts on the same trajectories."""
-
-    both: int = 0
-    """Trajectories with both verdicts."""
-    same: int = 0
-
-    def add(self, ours: bool | None, theirs: bool | None) -> None:
-        """Count a trajectory, unless one of the two verdicts is missing."""
-        if ours is not None and theirs is not None:
-            self.both += 1
-            self.same += ours is theirs
-
-    def to_json(self) -> dict[str, float | None]:
-        """Return the counts and the agreement rate (None without common trajectories)."""
-        return {"both": self.both, "same": self.same, "rate": ratio(self.same, self.both)}
 
 
 @dataclass(slots=True)
@@ -241,17 +226,27 @@ def plan_scoring(run: RunDir, scorer: Scorer, query: ScoringQuery) -> ScoringPla
     corrupt, ids = list[str](), set[str]()
     pending: list[PendingTrajectory] = []
     skipped: Counter[ScoringSkip] = Counter()
+    last_attempts: dict[tuple[str, ...], tuple[int, str]] = {}
     selection = query.selection or (ScoringSelection.UNJUDGED if query.ids is None else ScoringSelection.ALL)
     for trajectory, judgements in iter_selected(run, query, corrupt):
         ids.add(trajectory.id)
         last = newest_judgement(judgements, scorer.source)
         trajectory = with_verdict(trajectory, newest_judgement(judgements, "check"))  # it counts as the environment's
+        if can_check(trajectory):
+            series = name_series(trajectory.policy, trajectory.split)
+            attempts_of = (series, str(trajectory.iteration), trajectory.episode)
+            attempt = trajectory.attempt, trajectory.id
+            last_attempts[attempts_of] = max(attempt, last_attempts.get(attempts_of, attempt))
         reason = scorer.find_skip_reason(trajectory, last, selection)
         if reason is None:
             pending.append(_build_pending(trajectory, newest_verdict(judgements, scorer.source), scorer))
         else:
             skipped[reason] += 1
     _require_any(run, query, ids)
+    if scorer.source == "check":  # the others skip failures, so that one attempt of each episode is left
+        counting = {id_ for _, id_ in last_attempts.values()}
+        skipped.update(ScoringSkip.REPLACED for one in pending if one.id not in counting)
+        pending = [one for one in pending if one.id in counting]
     return ScoringPlan(scorer, tuple(pending), skipped, tuple(corrupt))
 
 
