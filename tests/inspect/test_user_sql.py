@@ -1,11 +1,14 @@
 """A person's own queries: answered, or refused in DuckDB's words; nothing is written."""
 
+import shutil
+
 import pytest
 
 from tests.inspect.buffers import attempt, fill_run
 from webgym_cli.errors import StoreError, UsageError
 from webgym_cli.inspect.overview import VIEWS, run_user_sql, to_plain_value
 from webgym_cli.store.index.query import open_index
+from webgym_cli.store.run import RunDir
 
 
 @pytest.fixture
@@ -22,6 +25,16 @@ def test_any_select_is_answered(run):
     by_site = "SELECT site, count(*) AS n FROM trajectories GROUP BY ALL ORDER BY site"
     assert rows(run, by_site) == [{"site": "a.test", "n": 1}, {"site": "b.test", "n": 1}]
     assert rows(run, "FROM stored SELECT max(started_at) AS newest") == [{"newest": "2026-01-02T03:04:05"}]
+
+
+@pytest.mark.parametrize("name", ["ru?", "r[u]n", "r*", "it's %s"])
+def test_the_name_of_a_run_is_no_pattern(run, name, tmp_path):
+    """DuckDB read the fragments of the runs beside it that the name matches."""
+    with open_index(run):
+        copy = RunDir(shutil.copytree(run.root, tmp_path / name))
+    assert rows(copy, "FROM stored SELECT DISTINCT run, count(*) AS n GROUP BY ALL") == [
+        {"run": str(copy.root), "n": 2}
+    ]
 
 
 @pytest.mark.parametrize("view", VIEWS)

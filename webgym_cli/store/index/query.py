@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
+from glob import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -205,7 +205,7 @@ def temporary_index(run: RunDir) -> Iterator[RunDir]:
             link = folder / fragment.relative_to(run.index)
             link.parent.mkdir(parents=True, exist_ok=True)
             link.symlink_to(fragment)
-        yield replace(run, index_folder=folder)
+        yield RunDir(run.root, run.newest, index_folder=folder)
 
 
 def update_or_copy(run: RunDir, progress: EventSink | None, stack: ExitStack) -> RunDir:
@@ -236,7 +236,7 @@ def _restrict(connection: DuckDBPyConnection, as_of: Mapping[str, int]) -> None:
 
 def _lock(connection: DuckDBPyConnection, folders: Collection[Path]) -> None:
     """Restrict a user's SQL to the index's files: no other files, no Python variables, no change of these settings."""
-    listing = ", ".join(_quote(f"{folder}/") for folder in folders)
+    listing = ", ".join(_quote(f"{name}/") for folder in folders for name in (str(folder), escape(str(folder))))
     connection.execute(f"SET allowed_directories = [{listing}]")
     connection.execute("SET python_enable_replacements = false")
     connection.execute("SET enable_external_access = false")
@@ -291,7 +291,7 @@ def _view(connection: DuckDBPyConnection, table: str, files: Mapping[RunDir, lis
     name = "stored" if table == "trajectories" else table
     parts = []
     for run, of in files.items():
-        if listing := ", ".join(_quote(str(file)) for file in of):
+        if listing := ", ".join(_quote(escape(str(file))) for file in of):  # a sibling may match `*` or `[x]`
             parts.append(f"SELECT *, {_quote(str(run.root))} AS run FROM read_parquet([{listing}])")
     if not parts:
         columns = "".join(f'"{column}" {kind}, ' for column, kind in TABLES[table].items())
