@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 import shlex
 import unicodedata
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from itertools import chain, count
 from typing import Any
 
 from webgym_cli.util.optional import when
@@ -53,6 +54,15 @@ def name_first(names: Sequence[str], limit: int) -> str:
     if len(names) > limit:
         shown.append("...")
     return ", ".join(shown)
+
+
+def number_repeats(names: Iterable[str]) -> list[str]:
+    """Return names of which none is repeated: the second `id` is `id_1`."""
+    distinct: list[str] = []
+    for name in names:
+        numbered = chain([name], (f"{name}_{number}" for number in count(1)))
+        distinct.append(next(one for one in numbered if one not in distinct))
+    return distinct
 
 
 def truncate(text: str, limit: int | None) -> str:

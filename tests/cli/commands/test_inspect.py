@@ -98,6 +98,11 @@ def test_a_query_is_a_table_or_json_lines(invoke):
     lines = invoke("inspect-buffer", "--sql", sql, "--json")[0].splitlines()
     assert [json.loads(line) for line in lines] == [{"task": "a", "n": 2, "r": 1.0}, {"task": "b", "n": 4, "r": 0.25}]
     assert invoke("inspect-buffer", "--sql", "FROM damage") == ("", "no rows\n")
+    times = "SELECT epoch(TIMESTAMP '2026-01-02 03:04:05.25') AS at, 0.1::DOUBLE + 0.2 AS rounded"
+    assert invoke("inspect-buffer", "--sql", times)[0] == "1767323045.25\t0.3\n"
+    both = "SELECT first.task, second.task, 1 AS task_1 FROM stored first JOIN stored second USING (id) LIMIT 1"
+    line = invoke("inspect-buffer", "--sql", both, "--json")[0]
+    assert list(json.loads(line)) == ["task", "task_1", "task_1_1"]
 
 
 def test_several_runs_are_queried_together(invoke, run, tmp_path):

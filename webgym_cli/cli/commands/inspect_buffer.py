@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -153,9 +154,11 @@ def _run_sql(run: RunDir, index: Index, sql: str, output: Output) -> None:
     if first is None:
         output.note("no rows")
         return
-    output.table(
-        "", tuple(first), ([cell(to_plain_value(value)) for value in row.values()] for row in chain([first], rows))
-    )
+    digits = 6
+    if not sys.stdout.isatty():  # for a program, to which 1.79613e+09 is no time
+        digits = 15
+    all_rows = (map(to_plain_value, row.values()) for row in chain([first], rows))
+    output.table("", tuple(first), ([cell(value, digits) for value in row] for row in all_rows))
 
 
 def _print_ids(run: RunDir, index: Index, query: TrajectoryQuery, output: Output) -> None:

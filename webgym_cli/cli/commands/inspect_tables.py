@@ -62,12 +62,12 @@ def sparkline(rates: Iterable[float | None]) -> str:
     return "".join("·" if rate is None else BLOCKS[min(int(rate * len(BLOCKS)), len(BLOCKS) - 1)] for rate in rates)
 
 
-def cell(value: Any) -> str | None:
+def cell(value: Any, digits: int = 6) -> str | None:
     """Return a value as a table cell: one line without control characters; None for a missing value."""
     if value is None:
         return None
     if isinstance(value, float):
-        return f"{value:.6g}"
+        return f"{value:.{digits}g}"
     return escape_control(as_text(value))
 
 

@@ -16,6 +16,7 @@ from webgym_cli.store.buffer import LineRef
 from webgym_cli.store.run import RunDir
 from webgym_cli.util.stopping import interruptible_by
 from webgym_cli.util.temporary_folder import TemporaryFolder
+from webgym_cli.util.text import number_repeats
 
 if TYPE_CHECKING:  # DuckDB and Arrow take 100 MB, and a rollout has no use for them
     import pyarrow as pa
@@ -93,7 +94,7 @@ class Index:
         try:
             with interruptible_by(cursor.interrupt):
                 result = cursor.execute(sql, given)
-                names = [column[0] for column in result.description or ()]
+                names = number_repeats(column[0] for column in result.description or ())
                 types = [str(column[1]) for column in result.description or ()]
                 if any(_ZONED in kind for kind in types):
                     result = cursor.execute(_cast_zoned(sql, types), given)
@@ -167,12 +168,11 @@ def open_index(
 
     with ExitStack() as stack:
         runs = [update_or_copy(one, progress, stack) for one in (run, *more)]
-        spill = stack.enter_context(TemporaryFolder("index"))
         connection = duckdb.connect(
             config={
                 "memory_limit": _MEMORY,
                 "threads": min(4, len(os.sched_getaffinity(0))),
-                "temp_directory": str(spill),
+                "temp_directory": str(stack.enter_context(TemporaryFolder("index"))),
                 "autoinstall_known_extensions": False,
                 "autoload_known_extensions": False,
                 "preserve_insertion_order": False,
