@@ -295,6 +295,8 @@ def test_exact_match_and_f1_take_the_best_of_several_answers():
     result = qa_f1_reward("red green", ["green blue white", "black"])  # one word of 2, of 3: f1 = 2 / (2 + 3)
     assert result == {"reward": 0.4, "f1": 0.4, "precision": 0.5, "recall": pytest.approx(1 / 3), "em": 0.0}
     assert ok_vqa_reward("a red bus", ["car", "red bus"]) == 1.0
+    assert ok_vqa_reward("red bus", "red bus") == ok_vqa_reward("5", [5]) == 1.0
+    assert ok_vqa_reward("b", "red bus") == infoseek_reward("b", "car", "red bus") == 0.0
     assert infoseek_reward("red bus", "car", ["red bus", {"range": [1, 2]}]) == 1.0
 
 

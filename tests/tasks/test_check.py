@@ -1,5 +1,7 @@
 import json
 
+import pytest
+
 from tests.tasks.lines import FACTS, webgym
 from webgym_cli.tasks.check import EDITIONS, Checker, FileReport, describe_edition
 from webgym_cli.tasks.format import read_task
@@ -58,3 +60,20 @@ def test_files_are_compared_with_the_earlier_ones():
     assert list(checker.check("train", lines(webgym(0), webgym(1)), train)) == []
     assert list(checker.check("test", lines(webgym(1), webgym(2), webgym(1)), test)) == []
     assert (train.in_earlier_files, test.in_earlier_files, test.duplicates) == (0, 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("copy", "count"),
+    [
+        ({"question": "how many  legs has a spider? ", "answer": 8, "extra_info": {"split": "test"}}, 1),
+        ({"question": "How many legs has an ant?", "answer": "6"}, 0),
+        ({"question": "How many legs has a spider?", "answer": "6"}, 0),
+        ({"question": "How many legs has a spider?", "answer": "8", "images": ["b.png"]}, 0),
+    ],
+)
+def test_a_question_that_was_asked_in_training_is_told_whatever_else_its_record_has(copy, count):
+    checker, test = Checker(), FileReport("test")
+    question = {"question": "How many legs has a spider?", "answer": "8", "extra_info": {"split": "train"}}
+    assert list(checker.check("train", lines(question), FileReport("train"))) == []
+    assert list(checker.check("test", lines(copy), test)) == []
+    assert (test.in_earlier_files, test.duplicates) == (count, 0)

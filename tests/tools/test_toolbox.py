@@ -1,7 +1,10 @@
 import asyncio
 import threading
+from io import BytesIO
+from typing import Any
 
 import pytest
+from PIL import Image as pillow
 
 from tests.records.builders import png
 from webgym_cli.config.agent import AgentSettings
@@ -120,14 +123,38 @@ async def test_a_failure_of_infrastructure_is_none_of_the_policys():
     assert ended == [True]
 
 
-async def test_what_is_no_output_is_a_failure_too():
-    @tool
-    def odd() -> dict[str, str]:
-        """Return nonsense."""
-        return {"observation": "x", "image": "a.png"}
+ENDLESS = []
+ENDLESS.append(ENDLESS)
 
-    with pytest.raises(BoundaryError, match=r"the tool odd returned what is no output: its image is a str"):
+
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [
+        ({"observation": "x", "image": "a.png"}, "its image is a str"),
+        (ToolOutput("x", "a.png"), "its image is a str"),
+        (ToolOutput("x", info=[1]), "cannot convert"),
+        (ENDLESS, "maximum recursion"),
+    ],
+)
+async def test_what_is_no_output_is_a_failure_too(value, reason):
+    @tool
+    def odd() -> Any:
+        """Return nonsense."""
+        return value
+
+    with pytest.raises(BoundaryError, match=f"the tool odd returned what is no output: {reason}"):
         await box(odd).call_all([call("odd")])
+
+
+@pytest.mark.parametrize(("value", "text"), [(42, "42"), (None, ""), ([1, "ä"], '[1, "ä"]'), ("42", "42")])
+async def test_an_output_may_have_any_value_and_picture_that_a_tool_may_return(value, text):
+    @tool
+    def look() -> ToolOutput:
+        """Look."""
+        return ToolOutput(value, pillow.open(BytesIO(png())))
+
+    (result,) = await box(look).call_all([call("look")])
+    assert (result.text, result.error, bool(result.image)) == (text, False, True)
 
 
 async def test_calls_of_one_turn_run_side_by_side_and_keep_their_order():

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
+from webgym_cli.errors import UsageError
 from webgym_cli.records.task import Task
 from webgym_cli.scoring.define import Reward
-from webgym_cli.util.optional import when
+from webgym_cli.util.json_values import as_list
+from webgym_cli.util.optional import known_or, when
 from webgym_cli.util.registry import Registry, list_functions
+
+# Arguments of webgym's own reward functions that are compared with the response.
+_ANSWERS = frozenset({"answer", "answers"})
 
 REWARDS: Registry[Reward] = Registry(
     noun="reward",
@@ -50,4 +55,18 @@ def task_fields(task: Task) -> dict[str, object]:
 def require_fields(reward: Reward, tasks: Iterable[Task]) -> None:
     """Raise `UsageError` for the first task that lacks a field that the reward function requires."""
     for task in tasks:
-        reward.require_fields(task, reward_fields(task), REWARDS.setting)
+        fields = reward_fields(task)
+        reward.require_fields(task, fields, REWARDS.setting)
+        if reward.function.__module__.startswith("webgym_cli.scoring."):
+            _refuse_incomparable(reward, task, fields)
+
+
+def _refuse_incomparable(reward: Reward, task: Task, fields: Mapping[str, object]) -> None:
+    """Raise `UsageError` for an answer that no response could equal: null, empty, or an object, as of TriviaQA."""
+    for name in _ANSWERS & {*reward.required}:
+        items = as_list(fields[name])
+        if any(isinstance(item, dict) for item in items) or not any(str(known_or(item, "")).strip() for item in items):
+            raise UsageError(
+                f"task {task.id}: {name}: {str(fields[name])[:80]} is nothing that {reward.name} can compare with",
+                hint=f"write {name} as a text, a number or a list of them; or name a reward function of your own",
+            )

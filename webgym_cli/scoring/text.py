@@ -91,15 +91,15 @@ def qa_em_format_reward(final_response: str, answer: Any, trajectory: Messages) 
 
 
 @reward
-def ok_vqa_reward(final_response: str, answers: Sequence[str]) -> float:
+def ok_vqa_reward(final_response: str, answers: Any) -> float:
     """F1 over words; of several answers the best."""
-    return _measures(strip_thoughts(final_response), answers)["f1"]
+    return _measures(strip_thoughts(final_response), list_answers(answers))["f1"]
 
 
 @reward
-def infoseek_reward(final_response: str, answer: Any, answer_eval: Sequence[Any] = ()) -> float:
+def infoseek_reward(final_response: str, answer: Any, answer_eval: Any = ()) -> float:
     """F1 over words; the best of the answers and of the texts in `answer_eval`."""
-    answers = [*list_answers(answer), *(item for item in answer_eval if isinstance(item, str))]
+    answers = [*list_answers(answer), *(item for item in as_list(answer_eval) if isinstance(item, str))]
     return _measures(strip_thoughts(final_response), answers)["f1"]
 
 

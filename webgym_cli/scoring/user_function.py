@@ -105,7 +105,8 @@ class UserFunction:
 
     async def call(self, workers: Workers, given: Mapping[str, Any], seconds: float) -> Any:
         """Call it and return its result. `seconds`: the limit unless it has its own. Raises `BoundaryError`."""
-        return await self.run(workers, partial(self.function, **self.bound(given)), seconds)
+        # In its thread: what a tool returned may be long, or an object that can't be copied.
+        return await self.run(workers, lambda: self.function(**self.bound(given)), seconds)
 
     async def run(self, workers: Workers, part: Callable[[], Any], seconds: float) -> Any:
         """Run a part of it, as of a generator, as `call` does the whole."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -12,11 +13,13 @@ from typing import Any
 from webgym_cli.config.model import Settings
 from webgym_cli.errors import UsageError
 from webgym_cli.records.task import Task
+from webgym_cli.scoring.registry import reward_fields
 from webgym_cli.tasks.convert import iter_records
 from webgym_cli.tasks.files import IMAGES, UPLOADS, place_files, require_files
 from webgym_cli.tasks.format import read_task
 from webgym_cli.tasks.registry import BadLine, BadTaskError
 from webgym_cli.tasks.source import fingerprint, hash_text, index_tasks
+from webgym_cli.util.json_values import as_list
 from webgym_cli.util.optional import when
 from webgym_cli.util.urls import site_of
 
@@ -49,7 +52,7 @@ class FileReport:
     duplicates: int = 0
     """Duplicates of earlier tasks in this file, which count once."""
     in_earlier_files: int = 0
-    """Tasks that duplicate one of a file checked before: a test set must not contain training tasks."""
+    """Tasks that ask for the same as one of a file checked before: a test set must not contain training tasks."""
     bands: Counter[str] = field(default_factory=Counter)
     environments: Counter[str] = field(default_factory=Counter)
     rubrics: int = 0
@@ -84,6 +87,8 @@ class Checker:
     settings: Settings = field(default_factory=Settings)
     """Their `rollout.file_folders` may contain the files of tasks."""
     _earlier: set[int] = field(default_factory=set)
+    _asked: set[int] = field(default_factory=set)
+    """Of the file that is checked."""
 
     def check(self, file: str, lines: Iterable[bytes], report: FileReport) -> Iterator[BadLine]:
         """Yield the invalid lines of a file and update its report."""
@@ -97,14 +102,16 @@ class Checker:
             except BadTaskError as error:
                 report.bad_lines += 1
                 yield BadLine(file, number, error.with_advice)
-        self._earlier |= here
+        self._earlier |= self._asked
+        self._asked.clear()
 
     def _take(self, value: dict[str, Any], report: FileReport, here: set[int]) -> Task:
         task = read_task(value)
-        content = fingerprint(task)
+        content, asked = fingerprint(task), _hash_question(task)
         report.tasks += 1
         report.duplicates += content in here
-        report.in_earlier_files += content in self._earlier and content not in here
+        report.in_earlier_files += asked in self._earlier and content not in here
+        self._asked.add(asked)
         if content not in here:
             report.keys.add(place_files(task, Path(report.file).parent).key)
         here.add(content)
@@ -114,6 +121,18 @@ class Checker:
         if site := task.site or site_of(task.start_url):
             report.sites.add(hash_text(site))
         return task
+
+
+def _hash_question(task: Task) -> int:
+    """Return a hash that is equal for tasks that ask for the same, whatever else their records have.
+
+    Published questions have their split and number in a field of their own, and copies differ in case and spaces.
+    """
+    if task.start_url or task.check or not task.instruction:
+        return fingerprint(task)
+    words = " ".join(task.instruction.casefold().split())
+    answers = [str(answer).casefold().strip() for answer in as_list(reward_fields(task).get("answer"))]
+    return hash_text(json.dumps([words, answers, task.extra.get(IMAGES)]))
 
 
 def _check_files(settings: Settings, task: Task) -> None:

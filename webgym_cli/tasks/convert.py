@@ -5,6 +5,7 @@ In a conversion invalid records are reported by number, and ids are unique.
 
 from __future__ import annotations
 
+import base64
 import csv
 import hashlib
 import io
@@ -287,4 +288,11 @@ def _parquet_records(content: bytes) -> Iterator[tuple[int, ReadRecord]]:
         yield 1, partial(refuse, f"not Parquet: {error}")
         return
     for number, value in enumerate(table.to_pylist(), 1):
-        yield number, partial(load_object, value)
+        yield number, partial(load_object, json.loads(json.dumps(value, default=_write_cell)))
+
+
+def _write_cell(value: Any) -> str:
+    """Return a value that JSON lacks as a text: bytes, as of a picture, in base64; a date or a decimal as it prints."""
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    return str(value)

@@ -185,7 +185,7 @@ def _check_definition(name: str, function: Callable[..., Any], limits: Mapping[s
 def to_output(value: Any) -> ToolOutput:
     """Convert a tool's return value to its output. Raises `TypeError` or `ValueError` for an invalid one."""
     if isinstance(value, ToolOutput):
-        output = value
+        output = replace(value, text=_text(value.text), image=_png(value.image), info=dict(value.info))
     elif isinstance(value, Mapping) and value.keys() & {"observation", "image"}:
         output = _from_mapping(value)
     else:

@@ -141,7 +141,7 @@ class Toolbox:
     def _result(self, tool: Tool, value: Any) -> CallResult:
         try:
             output = to_output(value)
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, RecursionError) as error:
             raise BoundaryError(
                 FailureKind.ENVIRONMENT_ERROR,
                 f"the tool {tool.name} returned what is no output: {error}",

@@ -1,6 +1,9 @@
 import gzip
 import json
 import zipfile
+from base64 import b64encode
+from datetime import date
+from decimal import Decimal
 from functools import partial
 from operator import attrgetter
 
@@ -8,6 +11,7 @@ import pytest
 
 from tests.environments.webarena.webarena_records import record
 from tests.forked import webgym
+from tests.records.builders import png
 from webgym_cli.environments.tools.environment import calculations
 from webgym_cli.scoring.registry import REWARDS, reward_fields
 from webgym_cli.tasks.registry import TASK_FORMATS
@@ -195,6 +199,17 @@ def test_records_of_ones_own_with_other_names(convert, tmp_path, form):
     shown = attrgetter("id", "instruction", "start_url", "environment", "difficulty", "reference_answer")
     assert shown(first) == ("1", "Find a lamp.", START[1][6:], "web", 7, "lamp|OR|lantern")
     assert shown(second) == ("2", "Find a chair.", "https://shop.example/", "web", 1, "chair")
+
+
+def test_a_parquet_file_may_hold_pictures_dates_and_decimals(convert, tmp_path):
+    from pyarrow import Table, parquet
+
+    row = {"question": "What is it?", "answer": "grey", "images": [{"bytes": png(7), "path": "a.png"}]}
+    parquet.write_table(Table.from_pylist([row | {"day": date(2027, 2, 3), "cost": Decimal("1.50")}]), tmp_path / "raw")
+    convert("raw", "-o", "out.jsonl")
+    (task,) = open_tasks(str(tmp_path / "out.jsonl")).read([0])
+    assert (task.extra["day"], task.extra["cost"]) == ("2027-02-03", "1.50")
+    assert task.extra["images"] == [f"data:image/png;base64,{b64encode(png(7)).decode()}"]
 
 
 def test_another_form_than_one_task_a_line_is_to_be_converted(tmp_path):

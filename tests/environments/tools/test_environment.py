@@ -26,6 +26,7 @@ from webgym_cli.tasks.registry import BadTaskError
 MINE = """
 import threading, time
 from webgym_cli.scoring import reward
+from webgym_cli.tools import tool
 
 SEEN = []
 
@@ -47,11 +48,20 @@ def nothing(final_response): return None
 def endless(final_response):
     while True: pass
 
+@tool
+def locked() -> dict:
+    "Return what can't be copied."
+    return {"observation": "", "lock": threading.Lock()}
+
 @reward
 def picky(final_response, solution): return 1
 """
 TASK = Task(id="t", instruction="How many?", environment="tools", extra={"answer": "72", "level": 3, "odd": [1]})
 PAGE = Task(id="click-test")
+
+
+def odd_answer(answer):
+    return read_question({"id": "odd", "question": "Who?", "answer": answer})
 
 
 def calls(*value, text=None):
@@ -240,18 +250,28 @@ async def test_a_judge_scores_an_answer():
         ("agent.reward_name={mine}:picky", TASK, UsageError, "picky needs solution, .* task t"),
         ("agent.reward_name={mine}:picky", PAGE, SettingsError, "miniwob has no reward function"),
         ('agent.tools=["calculater"]', TASK, UsageError, "'calculater'"),
+        *(
+            ("agent.reward_name=qa_em_reward", record, UsageError, r"task odd: answer: .* qa_em_reward can compare")
+            for record in map(odd_answer, (None, "", [], [None, " "], {"value": "x", "aliases": ["y"]}))
+        ),
     ],
 )
 def test_what_can_be_known_before_the_first_episode_is_told_then(mine, setting, task, error, words):
     with pytest.raises(error, match=words):
         check_tasks(load(overrides=[setting.replace("{mine}", str(mine))]), [task])
     check_tasks(load(overrides=['agent.tools=["calculater"]']), [PAGE])
+    check_tasks(load(overrides=[f"agent.reward_name={mine}:later"]), [odd_answer(None)])
+    check_tasks(load(), [odd_answer(True), odd_answer(0), odd_answer(["", "x"])])
 
 
-@pytest.mark.parametrize("reward", ["failing: .*KeyError: 'oops'", "nothing: .*NoneType", "endless: .*0.05 s"])
-async def test_a_reward_that_fails_is_a_failure_and_not_a_0(world, reward):
+@pytest.mark.parametrize(
+    "reward",
+    ["failing: .*KeyError: 'oops'", "nothing: .*NoneType", "endless: .*0.05 s", "all_of_it: TypeError: .* pickle"],
+)
+async def test_a_reward_that_fails_is_a_failure_and_not_a_0(world, mine, reward):
     name, words = reward.split(": ", 1)
-    environment = await world(reward=name, reward_timeout=0.05)
+    environment = await world(f"{mine}:locked", reward=name, reward_timeout=5 - 4.95 * (name == "endless"))
+    await environment.step(calls(("locked", {})))
     with pytest.raises(BoundaryError, match=f"the reward {name} failed: {words}") as caught:
         await environment.answer("72")
     assert caught.value.kind is FailureKind.ENVIRONMENT_ERROR
