@@ -87,7 +87,7 @@ class Checker:
     settings: Settings = field(default_factory=Settings)
     """Their `rollout.file_folders` may contain the files of tasks."""
     _earlier: set[int] = field(default_factory=set)
-    _asked: set[int] = field(default_factory=set)
+    _questions: set[int] = field(default_factory=set)
     """Of the file that is checked."""
 
     def check(self, file: str, lines: Iterable[bytes], report: FileReport) -> Iterator[BadLine]:
@@ -102,16 +102,16 @@ class Checker:
             except BadTaskError as error:
                 report.bad_lines += 1
                 yield BadLine(file, number, error.with_advice)
-        self._earlier |= self._asked
-        self._asked.clear()
+        self._earlier |= self._questions
+        self._questions.clear()
 
     def _take(self, value: dict[str, Any], report: FileReport, here: set[int]) -> Task:
         task = read_task(value)
-        content, asked = fingerprint(task), _hash_question(task)
+        content, question = fingerprint(task), _hash_question(task)
         report.tasks += 1
         report.duplicates += content in here
-        report.in_earlier_files += asked in self._earlier and content not in here
-        self._asked.add(asked)
+        report.in_earlier_files += question in self._earlier and content not in here
+        self._questions.add(question)
         if content not in here:
             report.keys.add(place_files(task, Path(report.file).parent).key)
         here.add(content)

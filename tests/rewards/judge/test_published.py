@@ -307,6 +307,7 @@ HARMLESS = (
     # Of a task that forbids a purchase
     *(f"The agent {words}." for words in ("did not submit the order", "never booked it", "did not book anything")),
     *("The agent stopped at checkout, so the payment was not made.", "The order was not submitted by the agent."),
+    *("The lamp that was not found first is there.", "The order was not made twice."),
     *("No screenshot shows an error.", "The agent did not select the wrong date.", "Not all pages were visited."),
     *("The agent did not find anything wrong.", "The agent never reached the limit.", "代理没有找到任何问题。"),
     *("The second laptop does not meet the budget.", "The price of the other hotel does not match."),
@@ -520,6 +521,7 @@ EXCUSES = (
     *("The task failed.", "The task has not been completed.", "The task was not done.", "The price is wrong."),
     *("The total is $3.99, so the task was not completed.", "On a.com the task failed.", "The verdict is fail."),
     *("No order was placed, so the goal was not reached.", "The page has no results, so the task was not done."),
+    *("The booking was not made.", "It is late. The lamps weren't found.", "The order couldn't be placed."),
     *("The task is not complete.", "It tried (see step 3.) The task was not done.", "It never completed the task."),
 )
 RETRACTIONS = (

@@ -81,6 +81,7 @@ _DENIAL_BEFORE = re.compile(
     r"|(?:^|[.!?:]\s?|\n)(?:the agent (?:failed(?: to \w+(?: (?:the|an?|any))? \w+)?|has failed|gave up)"
     r"|(?:however, )?the agent (?:did not|didn't|could not|couldn't|(?:has )?(?:not|never)|was (?:not able|unable) to)"
     r" (?:find|found|locate)d? (?:the|an?|any) (?:item|product|answer)"
+    r"|the \w+ (?:was|were|could)(?: not|n't) (?:made|found|sent|bought|paid|be (?:made|found|\w+ed))"
     r"|not all (?:the |of the )?(?:(?:key )?points|requirements|conditions|criteria|constraints)"
     r" (?:are|were|have been) (?:met|fulfilled|satisfied)|no screenshots? shows? the (?:result|answer)"
     r"|the (?:answer|result|response|output|item|product)s? do(?:es)?(?: not|n't) (?:match|address)(?: the \w+)?"
