@@ -1,5 +1,6 @@
 """Training backends and advantage estimators of a user, from files outside the package."""
 
+import contextlib
 import json
 import os
 import subprocess
@@ -19,6 +20,7 @@ from webgym_cli.store import checkpoints
 from webgym_cli.store.metrics import read_batches
 from webgym_cli.store.run import RunDir, create_or_open
 from webgym_cli.train.registry import BACKENDS, check_algorithm, find_backend
+from webgym_cli.util.files import write_json
 from webgym_cli.util.registry import portable_plugins
 
 NAME = "model_20260109_000000"
@@ -96,6 +98,26 @@ def test_an_algorithm_that_is_unknown_or_does_not_fit_the_settings_is_refused(na
         check_algorithm(load(overrides=given))
     assert "-s filters.difficulties=[]" in caught.value.hint
     check_algorithm(load(overrides=[*given, "loop.demonstration_iterations=1"]))
+
+
+@pytest.mark.parametrize("name", ["grpo", "webrl"])
+@pytest.mark.parametrize(
+    ("config", "change"),
+    [
+        ({"final_logit_softcapping": 30.0}, "final_logit_softcapping=30.0"),
+        ({"text_config": {"logits_scaling": 8.0}}, "logits_scaling=8.0"),
+        ({"text_config": {"logit_scale": 1.0, "final_logit_softcapping": None}}, ""),
+        (None, ""),
+    ],
+)
+def test_a_model_that_changes_its_logits_is_refused_before_anything_is_rolled_out(name, config, change, tmp_path):
+    if config is not None:
+        write_json(tmp_path / "config.json", config)
+    given = [f"train.algorithm={name}", f"policy_config.base_model={tmp_path}"]
+    with pytest.raises(SettingsError, match=f"{name}: .*{change}") if change else contextlib.nullcontext() as caught:
+        check_algorithm(load(overrides=given))
+    assert not change or "train.algorithm=sft" in caught.value.hint
+    check_algorithm(load(overrides=given[1:]))
 
 
 OWN_DATA = """

@@ -1,5 +1,10 @@
 """Names of the files of a training, and of a model's parts, that the trainer writes and webgym reads."""
 
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
 # The log of a training, a line an optimizer step.
 TRAINER_LOG = "trainer_log.jsonl"
 # Written last into a checkpoint: its presence means that the checkpoint is complete.
@@ -11,3 +16,14 @@ ADAPTER = "adapter"
 ADAPTER_WEIGHTS = "adapter_model.safetensors"
 # Name fragments of the vision tower's parameters.
 VISION = ("visual.", "vision_tower.", "vision_model.", "multi_modal_projector.")
+# Keys of a model's configuration by which it changes its output layer's logits: of Gemma, Granite, Cohere and Falcon.
+_LOGIT_KEYS = ("final_logit_softcapping", "logits_scaling", "logit_scale", "lm_head_multiplier")
+
+
+def find_changed_logits(config: Mapping[str, Any]) -> str:
+    """Return `KEY=VALUE` by which a model changes its output layer's logits; empty for one that doesn't.
+
+    Policy gradients compute log-probs from that layer: other ones would be trained.
+    """
+    text = config.get("text_config") or config
+    return next((f"{key}={text[key]}" for key in _LOGIT_KEYS if text.get(key) not in (None, 1)), "")

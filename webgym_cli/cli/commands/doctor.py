@@ -24,7 +24,7 @@ def doctor(
     """Check the installation and the sites of the settings.
 
     Shows version, path and fix of each part, and tries address, reset and login of each site. Exits with 1 if something
-    is missing, and --gpu with 2 if there is no GPU.
+    is missing, with 2 if train.algorithm can't train with the settings, and --gpu with 2 if there is no GPU.
 
     Examples:
       webgym doctor
@@ -37,6 +37,7 @@ def doctor(
     from webgym_cli.cli.gpu_checks import check_gpus
     from webgym_cli.environments.browser.executable import chromium_version, find_chromium
     from webgym_cli.jobs.signals import run_async
+    from webgym_cli.train.registry import check_algorithm
     from webgym_cli.venvs.doctor import diagnose
 
     settings = options.load()
@@ -55,6 +56,7 @@ def doctor(
         for part in parts:
             if part.fix:
                 output.note(f"{part.name}: {part.fix}")
+    check_algorithm(settings)
     if any(part.status == "missing" for part in parts):
         raise typer.Exit(1)
 

@@ -12,11 +12,13 @@ from typing import Any
 from webgym_cli.config.algorithm_config import FilterSettings
 from webgym_cli.config.estimators import ESTIMATORS
 from webgym_cli.config.model import Settings
+from webgym_cli.config.model_families import find_model_folder
 from webgym_cli.config.rl import RlSettings
 from webgym_cli.config.shipped import find_deepspeed_file, read_deepspeed_file
 from webgym_cli.errors import MissingStageError, SettingsError
 from webgym_cli.records.checkpoint import Checkpoint, LoraAdapter
 from webgym_cli.records.dataset import RlData
+from webgym_cli.records.training_files import find_changed_logits
 from webgym_cli.store import checkpoints
 from webgym_cli.store.adapters import AdapterStart, plan_adapter
 from webgym_cli.store.checkpoints import algorithm
@@ -36,6 +38,7 @@ from webgym_cli.train.plan import (
 )
 from webgym_cli.train.registry import BACKENDS
 from webgym_cli.train.working_dir import TrainingIdentity, has_optimizer_states
+from webgym_cli.util.files import read_optional_object
 from webgym_cli.util.optional import when
 from webgym_cli.util.registry import portable_plugins
 from webgym_cli.venvs.locate import role_python
@@ -106,9 +109,31 @@ def refuse_filters(settings: Settings) -> None:
         )
 
 
-def check_settings(settings: Settings) -> None:
-    """Raise `SettingsError` for filters, and for a greedy baseline if no greedy episode is rolled out."""
+def refuse_changed_logits(settings: Settings) -> None:
+    """Raise `SettingsError` for a model whose log-probs the trainer can't compute, if its `config.json` is here.
+
+    The trainer refuses it too, but only after the rollouts.
+    """
+    model = settings.policy_config.base_model
+    folder = find_model_folder(model)
+    config = read_optional_object(folder / "config.json") if folder else {}
+    if change := find_changed_logits(config):
+        raise SettingsError(
+            f"train.algorithm={settings.train.algorithm}: the config.json of {model} has {change}, which changes the "
+            "logits that policy gradients compute log-probabilities from",
+            hint="-s train.algorithm=sft trains it",
+        )
+
+
+def check_webrl(settings: Settings) -> None:
+    """Raise `SettingsError` for filters, and for a model whose log-probs can't be computed."""
     refuse_filters(settings)
+    refuse_changed_logits(settings)
+
+
+def check_settings(settings: Settings) -> None:
+    """Raise `SettingsError` as `check_webrl`, and for a greedy baseline if no greedy episode is rolled out."""
+    check_webrl(settings)
     name = settings.train.algorithm
     if ESTIMATORS.find(name).needs_greedy and not settings.agent.greedy_chain:
         raise SettingsError(
@@ -279,7 +304,7 @@ POLICY_GRADIENT = TrainingBackend(
 WEBRL = TrainingBackend(
     functools.partial(plan_rl, webrl=True),
     "transitions",
-    check=refuse_filters,
+    check=check_webrl,
     deepspeed_setting=DEEPSPEED_SETTING,
     estimate_memory=functools.partial(estimate_memory, webrl=True),
 )

@@ -18,7 +18,7 @@ from torch import nn
 
 from webgym_cli.config.rl import RlModelSettings
 from webgym_cli.records.sampling import Sampling
-from webgym_cli.records.training_files import ADAPTER_WEIGHTS, VISION
+from webgym_cli.records.training_files import ADAPTER_WEIGHTS, VISION, find_changed_logits
 from webgym_cli.trainer.model.inputs import FLASH_ARGUMENTS, Inputs
 from webgym_cli.trainer.model.logprobs import token_log_probs
 from webgym_cli.trainer.options import TrainingError
@@ -58,19 +58,13 @@ class PolicyModel(nn.Module):  # type: ignore[misc]
                 layer.enable_adapters(True)
 
 
-# Keys of a model's configuration by which it changes its output layer's logits: of Gemma, Granite, Cohere and Falcon.
-_LOGIT_KEYS = ("final_logit_softcapping", "logits_scaling", "logit_scale", "lm_head_multiplier")
-
-
 def _refuse_changed_logits(network: Any) -> None:
-    """Raise `TrainingError` for a model whose log-probs are not its output layer's: other ones would be trained."""
-    config = network.config.get_text_config()
-    for key in _LOGIT_KEYS:
-        if getattr(config, key, None) not in (None, 1):
-            raise TrainingError(
-                f"{network.name_or_path}: its config.json has {key}={getattr(config, key)}, which changes the logits: "
-                "this trainer can't tell its log-probs; train.algorithm=sft trains it"
-            )
+    """Raise `TrainingError` for a model whose log-probs are not its output layer's."""
+    if change := find_changed_logits(network.config.get_text_config().to_dict()):
+        raise TrainingError(
+            f"{network.name_or_path}: its config.json has {change}, which changes the logits: this trainer can't tell "
+            "its log-probs; train.algorithm=sft trains it"
+        )
 
 
 def hidden_states(transformer: Any, inputs: Inputs) -> torch.Tensor:
