@@ -161,6 +161,8 @@ class Scorer(Protocol):
     skip_reasons: tuple[ScoringSkip, ...]
     settings_digest: str
     """SHA-256 of every input of a verdict other than the trajectory."""
+    changed_at: str = ""
+    """When the folder of the model last changed: verdicts from before are another model's. Empty: it has none."""
     concurrency: int
     """Maximum number of trajectories scored concurrently."""
 
@@ -279,7 +281,7 @@ def _build_pending(trajectory: Trajectory, last: Judgement | None, scorer: Score
     if last is None:
         previous = trajectory.outcome.success if scorer.source == "check" else None
         return PendingTrajectory(*place, previous, environment)
-    is_same = last.settings_digest == scorer.settings_digest
+    is_same = last.settings_digest == scorer.settings_digest and last.judged_at >= scorer.changed_at
     return PendingTrajectory(*place, last.success, environment, last.probability if is_same else None)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -41,6 +42,17 @@ def read_header(file: Path) -> dict[str, dict[str, Any]]:
     if not isinstance(header, dict):
         raise ValueError(f"{file}: its header is no object")
     return {name: tensor for name, tensor in header.items() if name != "__metadata__"}
+
+
+def read_change_time(folder: Path) -> str:
+    """Return when a model folder or one of its files was last written or replaced, as ISO 8601; empty without a folder.
+
+    Of the inodes: copies and moves can keep the times of the contents.
+    """
+    if not folder.is_dir():
+        return ""
+    newest = max(path.lstat().st_ctime for path in (folder, *folder.iterdir()))
+    return datetime.fromtimestamp(newest, UTC).isoformat(timespec="milliseconds")
 
 
 def is_complete_file(file: Path) -> bool:

@@ -85,6 +85,21 @@ async def test_what_the_model_has_scored_is_not_asked_again(run, server, score):
     assert (len(server.requests), stored_scores(run)) == (1, {FIRST: [(0.75, True)]})
 
 
+async def test_a_model_that_was_trained_again_in_its_folder_scores_again(run, server, score, tmp_path):
+    server.models = (name := str(tmp_path / "orm"),)
+    (tmp_path / "orm").mkdir()
+    fill(run, answered(0))
+    await score(model=name)
+    assert (await score(ScoringSelection.ALL, model=name))["scored"] == 0
+    (tmp_path / "new").mkdir()
+    (tmp_path / "orm").rmdir()
+    (tmp_path / "new").rename(name)
+    assert (await score(model=name))["scored"] == 0, "--all scores again"
+    server.answers.append(NO)
+    assert (await score(ScoringSelection.ALL, model=name, threshold=0.7))["asked"] == 1
+    assert stored_scores(run) == {FIRST: [(0.75, True), (0.25, False)]}
+
+
 async def test_what_can_not_be_read_is_no_success_and_is_asked_again(run, server, score):
     fill(run, answered(0), answered(1))
     server.answers.extend([NOISE, YES])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from webgym_cli.agent.actions.action_sets import find_action_set
@@ -24,6 +25,7 @@ from webgym_cli.rewards.selection import (
     ScoringSelection,
     ScoringSkip,
 )
+from webgym_cli.store.weights import read_change_time
 from webgym_cli.tasks.encryption import is_encrypted
 
 
@@ -49,6 +51,7 @@ class OrmScorer(Scorer):
         self._restart_timeout = restart_timeout
         self._settings = settings
         self.settings_digest = compute_prompt_digest(settings)
+        self.changed_at = read_change_time(Path(settings.model))  # it may have been trained again in the same place
         self.concurrency = settings.concurrency
         self._client: OrmClient | None = None
 
@@ -64,7 +67,8 @@ class OrmScorer(Scorer):
             return ScoringSkip.ENCRYPTED
         if last is None:
             return None
-        if last.probability is not None and last.settings_digest == self.settings_digest:
+        is_same = last.settings_digest == self.settings_digest and last.judged_at >= self.changed_at
+        if last.probability is not None and is_same:
             return ScoringSkip.SAME_MODEL if last.success is self._is_success(last.probability) else None
         return ScoringSkip.OTHER_MODEL if selection is ScoringSelection.UNJUDGED else None
 
