@@ -100,6 +100,31 @@ def test_an_algorithm_that_is_unknown_or_does_not_fit_the_settings_is_refused(na
     check_algorithm(load(overrides=[*given, "loop.demonstration_iterations=1"]))
 
 
+@pytest.mark.parametrize("algorithm", ["train.algorithm=sft", "loop.demonstration_iterations=1"])
+@pytest.mark.parametrize(
+    ("extra", "hint"),
+    [
+        ({"cutoff_len": 60}, "-s algorithm_config.cutoff_len=60 -s 'train.extra={}'"),
+        ({"image_min_pixels": 60}, "-s image.image_min_pixels=60 -s 'train.extra={}'"),
+        ({"image_max_pixels": 60}, "-s image.image_max_pixels=60 -s 'train.extra={}'"),
+        ({"model_name_or_path": "b"}, "-s policy_config.base_model=b -s 'train.extra={}'"),
+        (
+            {"use_dora": True, "warmup_ratio": 0.1},
+            "-s algorithm_config.warmup_steps=0.1 -s 'train.extra={\"use_dora\": true}'",
+        ),
+        ({"save_strategy": "no"}, "-s train.extra.save_strategy=steps, or epoch"),
+        ({"save_strategy": "best"}, "-s train.extra.save_strategy=steps, or epoch"),
+        ({"save_strategy": "epoch", "use_dora": True}, ""),
+    ],
+)
+def test_extra_settings_that_break_other_steps_are_refused_before_anything_is_rolled_out(extra, hint, algorithm):
+    given = load(overrides=["train.algorithm=grpo", f"train.extra={json.dumps(extra)}"])
+    check_algorithm(given)
+    with pytest.raises(SettingsError) if hint else contextlib.nullcontext() as caught:
+        check_algorithm(load(overrides=["train.algorithm=grpo", algorithm, f"train.extra={json.dumps(extra)}"]))
+    assert not hint or caught.value.hint == hint
+
+
 @pytest.mark.parametrize("name", ["grpo", "webrl"])
 @pytest.mark.parametrize(
     ("config", "change"),

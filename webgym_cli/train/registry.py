@@ -47,5 +47,7 @@ def current_backend(run: RunDir, settings: Settings) -> TrainingBackend:
 
 
 def check_algorithm(settings: Settings) -> None:
-    """Raise `SettingsError` unless `train.algorithm` names something that can train with these settings."""
+    """Raise `SettingsError` unless the run's algorithms name what can train with these settings."""
     find_backend(settings.train.algorithm).check(settings)
+    if settings.loop.demonstration_iterations:
+        find_backend(settings.loop.demonstration_algorithm).check(settings)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from webgym_cli.config.model import Settings
 from webgym_cli.config.shipped import find_deepspeed_file, read_deepspeed_file
-from webgym_cli.errors import UsageError, VenvError
+from webgym_cli.errors import SettingsError, UsageError, VenvError
 from webgym_cli.records.checkpoint import LoraAdapter
 from webgym_cli.records.dataset import DEEPSPEED, Prepared, TrainingData
 from webgym_cli.store import checkpoints
@@ -54,6 +55,15 @@ CLI = "llamafactory-cli"
 LAUNCHER = "llamafactory.launcher"
 # The configuration that is run: `train_config.yaml` and the overrides.
 LAUNCH_FILE = "launch.yaml"
+# Keys of LLaMA-Factory whose settings other steps read too: of `train.extra` alone, they cut off answers, resized
+# pictures after their coordinates were taken, began each training with the first model, and warmed up carried moments.
+SHARED = {
+    "cutoff_len": "algorithm_config.cutoff_len",
+    "image_min_pixels": "image.image_min_pixels",
+    "image_max_pixels": "image.image_max_pixels",
+    "model_name_or_path": "policy_config.base_model",
+    "warmup_ratio": "algorithm_config.warmup_steps",
+}
 # LLaMA-Factory sets them for its own torchrun.
 CUDA_ENV = {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True", "TORCH_NCCL_AVOID_RECORD_STREAMS": "1"}
 
@@ -96,6 +106,23 @@ def plan_sft(inputs: PlanInputs) -> TrainPlan:
         disk_bytes=footprint.needed_for_sft(tensors, config, training.zero_stage, steps, carried=carried),
         memory=footprint.configured_memory(tensors, config, deepspeed, world) if on_gpu else None,
     )
+
+
+def refuse_extra(settings: Settings) -> None:
+    """Raise `SettingsError` for what `train.extra` can't change."""
+    extra = settings.train.extra
+    for key in filter(SHARED.__contains__, extra):
+        others = json.dumps({name: value for name, value in extra.items() if name != key})
+        raise SettingsError(
+            f"train.extra.{key}: only LLaMA-Factory would read it, not the steps that read {SHARED[key]}",
+            hint=f"-s {SHARED[key]}={extra[key]} -s 'train.extra={others}'",
+        )
+    if extra.get("save_strategy") in ("no", "best"):
+        raise SettingsError(
+            f"train.extra.save_strategy={extra['save_strategy']}: the last checkpoint, which is the policy, would not "
+            "be written",
+            hint="-s train.extra.save_strategy=steps, or epoch",
+        )
 
 
 def refuse_pattern(run: RunDir) -> None:
@@ -204,6 +231,7 @@ def estimate_memory(
 LLAMAFACTORY = TrainingBackend(
     plan_sft,
     "dataset",
+    check=refuse_extra,
     check_run=refuse_pattern,
     check_data=lazy("webgym_cli.train.llamafactory.rendering:require_same_rendering"),
     build_start=lazy("webgym_cli.train.llamafactory.optimizer_carryover:build_start"),
