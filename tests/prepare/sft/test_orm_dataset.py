@@ -28,7 +28,7 @@ def judged(run, tmp_path):  # noqa: F811
     given = [f"policy_config.base_model={model(tmp_path / 'model')}", "policy_config.template=qwen3_vl_nothink"]
     algorithm = ("bf16=false", "deepspeed_config_filename=null", "learning_rate=0.5")
     given += [f"algorithm_config.{text}" for text in algorithm]
-    create_or_open(run, load(overrides=[*given, "venvs.device=cpu"]))
+    create_or_open(run, load(overrides=[*given, "loop.demonstration_iterations=1", "venvs.device=cpu"]))
     return run
 
 
@@ -87,6 +87,7 @@ async def test_its_run_has_the_recipe_and_the_policy_s_stays(judged):
     assert saved_settings(judged).algorithm_config.learning_rate == 0.5
     assert read_prepared(judged.orm).parent == settings.policy_config.base_model
     assert (judged.orm.orm_of, judged.orm_of) == (judged, None)
+    assert settings.loop.demonstration_iterations == 0, "it would train by loop.demonstration_algorithm"
     assert [event["train_samples"] for event in read_events(judged.orm, "prepare")] == [3]
     assert list(read_events(judged, "prepare")) == []
     assert settings.policy_config.template == "qwen3_vl_nothink"
