@@ -18,7 +18,8 @@ class FilterGroupsSettings(ConfigSection):
 
     enable: bool | None = None
     """Drop groups without reward variance and, with groups by `chain`, roll out others in their place. null: for the
-    estimators that compare within a group (`grpo`, `rloo`, `gigpo`), whose gradient would be 0."""
+    estimators that compare within a group, whose gradient would be 0: `grpo`, `rloo`, and `gigpo` with
+    `rl.algorithm.gamma=1`."""
     max_num_gen_batches: int = Field(default=4, ge=1)
     """Maximum number of training episodes of an iteration, as a multiple of `rollout.episodes`; 1: no replacement."""
 

@@ -66,6 +66,16 @@ def test_a_setting_overrules_the_estimator(run, tokens, setting, group_relative,
     assert TRANSITIONS.filters_groups(run, webrl) is (setting == "true"), "what is left out is rolled out again"
 
 
+@pytest.mark.parametrize(("gamma", "weight", "left_out"), [("1", "1", 2), ("0.95", "1", 0), ("0.95", "0", 2)])
+def test_equal_rewards_have_a_gradient_where_discounted_steps_are_compared(run, tokens, gamma, weight, left_out):
+    fill(run, tokens, None, None, None, UNSOLVED)
+    given = (f"rl.algorithm.gamma={gamma}", f"rl.algorithm.step_advantage_w={weight}")
+    how = settings("model", CHAINS, "train.algorithm=gigpo", *given)
+    with open_index(run) as index:
+        assert BATCH.plan(run, how, index).counts.masked.get("no_variance", 0) == left_out
+    assert BATCH.filters_groups(run, how) is bool(left_out)
+
+
 def test_as_many_groups_come_as_are_expected_to_give_the_missing_ones(run, tokens):
     """Two of four groups have gradient: two are missing, of which every second would have it."""
     fill(run, tokens, None, UNSOLVED, None, None, None, UNSOLVED, UNSOLVED, UNSOLVED)

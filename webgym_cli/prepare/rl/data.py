@@ -62,7 +62,7 @@ class GradientBatch(PreparedData["RlPlan"]):
             index,
             transitions=self.transitions,
             anchors=self.anchors or (estimator is not None and estimator.needs_anchors),
-            group_relative=estimator is not None and estimator.group_relative,
+            group_relative=_lacks_gradient(estimator, settings),
             selection=selection,
         )
 
@@ -99,7 +99,7 @@ class GradientBatch(PreparedData["RlPlan"]):
     def filters_groups(self, run: RunDir, settings: Settings) -> bool:
         """By the estimator unless the settings say it."""
         estimator = _find_estimator(run, settings)
-        return known_or(settings.rl.data.filter_groups.enable, estimator is not None and estimator.group_relative)
+        return known_or(settings.rl.data.filter_groups.enable, _lacks_gradient(estimator, settings))
 
     def check_async(self, settings: Settings) -> None:
         """Refuse settings by which an episode is trained on twice, or with log-probabilities of another policy."""
@@ -130,6 +130,17 @@ def _find_estimator(run: RunDir, settings: Settings) -> AdvantageEstimator | Non
     """Return the advantage estimator of the current iteration; None if it trains with another backend."""
     name = algorithm(run, settings)
     return ESTIMATORS.find(name) if name in ESTIMATORS.names() else None
+
+
+def _lacks_gradient(estimator: AdvantageEstimator | None, settings: Settings) -> bool:
+    """Whether a group with equal rewards has no gradient.
+
+    Where steps are compared too, those of a shorter success have the greater discounted return.
+    """
+    if estimator is None or not estimator.group_relative:
+        return False
+    how = settings.rl.algorithm
+    return not (estimator.needs_anchors and how.step_advantage_w and how.gamma < 1)
 
 
 BATCH = GradientBatch()
