@@ -64,6 +64,9 @@ SHARED = {
     "model_name_or_path": "policy_config.base_model",
     "warmup_ratio": "algorithm_config.warmup_steps",
 }
+# Values by which the checkpoint of the last step, which is the policy, is not written, or the merge leaves out what the
+# adapter before had learned.
+LOSING: dict[str, tuple[Any, ...]] = {"save_strategy": ("no", "best"), "create_new_adapter": (True,)}
 # LLaMA-Factory sets them for its own torchrun.
 CUDA_ENV = {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True", "TORCH_NCCL_AVOID_RECORD_STREAMS": "1"}
 
@@ -111,18 +114,16 @@ def plan_sft(inputs: PlanInputs) -> TrainPlan:
 def refuse_extra(settings: Settings) -> None:
     """Raise `SettingsError` for what `train.extra` can't change."""
     extra = settings.train.extra
-    for key in filter(SHARED.__contains__, extra):
-        others = json.dumps({name: value for name, value in extra.items() if name != key})
-        raise SettingsError(
-            f"train.extra.{key}: only LLaMA-Factory would read it, not the steps that read {SHARED[key]}",
-            hint=f"-s {SHARED[key]}={extra[key]} -s 'train.extra={others}'",
-        )
-    if extra.get("save_strategy") in ("no", "best"):
-        raise SettingsError(
-            f"train.extra.save_strategy={extra['save_strategy']}: the last checkpoint, which is the policy, would not "
-            "be written",
-            hint="-s train.extra.save_strategy=steps, or epoch",
-        )
+    for key, value in extra.items():
+        others = json.dumps({name: other for name, other in extra.items() if name != key})
+        without = f"-s 'train.extra={others}'"
+        if key in SHARED:
+            raise SettingsError(
+                f"train.extra.{key}: only LLaMA-Factory would read it, not the steps that read {SHARED[key]}",
+                hint=f"-s {SHARED[key]}={value} {without}",
+            )
+        if value in LOSING.get(key, ()):
+            raise SettingsError(f"train.extra.{key}={value}: what is trained would not be published", hint=without)
 
 
 def refuse_pattern(run: RunDir) -> None:
