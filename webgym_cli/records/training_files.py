@@ -21,9 +21,6 @@ _LOGIT_KEYS = ("final_logit_softcapping", "logits_scaling", "logit_scale", "lm_h
 
 
 def find_changed_logits(config: Mapping[str, Any]) -> str:
-    """Return `KEY=VALUE` by which a model changes its output layer's logits; empty for one that doesn't.
-
-    Policy gradients compute log-probs from that layer: other ones would be trained.
-    """
+    """Return `KEY=VALUE` by which a model changes the logits that log-probs are computed from; empty without any."""
     text = config.get("text_config") or config
     return next((f"{key}={text[key]}" for key in _LOGIT_KEYS if text.get(key) not in (None, 1)), "")

@@ -45,12 +45,10 @@ def read_header(file: Path) -> dict[str, dict[str, Any]]:
 
 
 def read_change_time(folder: Path) -> str:
-    """Return when a model folder or one of its files was last written or replaced, as ISO 8601; empty without a folder.
-
-    Of the inodes: copies and moves can keep the times of the contents.
-    """
+    """Return when a model folder or a file in it was last written or replaced, as ISO 8601; empty without a folder."""
     if not folder.is_dir():
         return ""
+    # not the time of the contents, which copies and moves can keep
     newest = max(path.lstat().st_ctime for path in (folder, *folder.iterdir()))
     return datetime.fromtimestamp(newest, UTC).isoformat(timespec="milliseconds")
 

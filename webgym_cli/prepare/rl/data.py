@@ -133,14 +133,10 @@ def _find_estimator(run: RunDir, settings: Settings) -> AdvantageEstimator | Non
 
 
 def _lacks_gradient(estimator: AdvantageEstimator | None, settings: Settings) -> bool:
-    """Whether a group with equal rewards has no gradient.
-
-    Where steps are compared too, those of a shorter success have the greater discounted return.
-    """
-    if estimator is None or not estimator.group_relative:
-        return False
+    """Whether a group with equal rewards has none; discounted returns of steps prefer the shorter success."""
     how = settings.rl.algorithm
-    return not (estimator.needs_anchors and how.step_advantage_w and how.gamma < 1)
+    is_relative = estimator is not None and estimator.group_relative
+    return is_relative and not (estimator.needs_anchors and how.step_advantage_w and how.gamma < 1)
 
 
 BATCH = GradientBatch()

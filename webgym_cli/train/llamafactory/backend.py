@@ -55,8 +55,8 @@ CLI = "llamafactory-cli"
 LAUNCHER = "llamafactory.launcher"
 # The configuration that is run: `train_config.yaml` and the overrides.
 LAUNCH_FILE = "launch.yaml"
-# Keys of LLaMA-Factory whose settings other steps read too: of `train.extra` alone, they cut off answers, resized
-# pictures after their coordinates were taken, began each training with the first model, and warmed up carried moments.
+# Keys of LLaMA-Factory whose settings other steps read too: in `train.extra` they cut off answers, resized pictures
+# whose coordinates were taken before, began each training with the first model, and warmed up carried moments.
 SHARED = {
     "cutoff_len": "algorithm_config.cutoff_len",
     "image_min_pixels": "image.image_min_pixels",
@@ -112,16 +112,13 @@ def plan_sft(inputs: PlanInputs) -> TrainPlan:
 
 
 def refuse_extra(settings: Settings) -> None:
-    """Raise `SettingsError` for what `train.extra` can't change."""
-    extra = settings.train.extra
-    for key, value in extra.items():
-        others = json.dumps({name: other for name, other in extra.items() if name != key})
+    """Raise `SettingsError` for `SHARED` and `LOSING` keys of `train.extra`."""
+    for key, value in settings.train.extra.items():
+        others = json.dumps({name: other for name, other in settings.train.extra.items() if name != key})
         without = f"-s 'train.extra={others}'"
         if key in SHARED:
-            raise SettingsError(
-                f"train.extra.{key}: only LLaMA-Factory would read it, not the steps that read {SHARED[key]}",
-                hint=f"-s {SHARED[key]}={value} {without}",
-            )
+            problem, instead = f"other steps read {SHARED[key]}", f"-s {SHARED[key]}={value} {without}"
+            raise SettingsError(f"train.extra.{key}: LLaMA-Factory alone would read it, {problem}", hint=instead)
         if value in LOSING.get(key, ()):
             raise SettingsError(f"train.extra.{key}={value}: what is trained would not be published", hint=without)
 

@@ -97,38 +97,28 @@ def plan_rl(inputs: PlanInputs, *, webrl: bool = False) -> TrainPlan:
     )
 
 
-def refuse_filters(settings: Settings) -> None:
-    """Raise `SettingsError` for filters that nothing reads: they select steps to imitate, a batch has all episodes."""
+def check_webrl(settings: Settings) -> None:
+    """Raise `SettingsError` for filters that nothing reads: they select steps to imitate, a batch has all episodes.
+
+    And for a model whose log-probs the trainer can't compute, if its `config.json` is here: the trainer itself would
+    refuse it only after the rollouts.
+    """
+    name, model = settings.train.algorithm, settings.policy_config.base_model
     changed = settings.filters.model_dump(exclude_defaults=True)
     if changed and not settings.loop.demonstration_iterations:
-        name = next(iter(changed))
-        default = json.dumps(FilterSettings().model_dump(mode="json")[name])
+        key = next(iter(changed))
+        default = json.dumps(FilterSettings().model_dump(mode="json")[key])
         raise SettingsError(
-            f"filters.{name}: train.algorithm={settings.train.algorithm} trains on all episodes of an iteration",
-            hint=f"-s filters.{name}={default}, and select the tasks in tasks.train",
+            f"filters.{key}: train.algorithm={name} trains on all episodes of an iteration",
+            hint=f"-s filters.{key}={default}, and select the tasks in tasks.train",
         )
-
-
-def refuse_changed_logits(settings: Settings) -> None:
-    """Raise `SettingsError` for a model whose log-probs the trainer can't compute, if its `config.json` is here.
-
-    The trainer refuses it too, but only after the rollouts.
-    """
-    model = settings.policy_config.base_model
     folder = find_model_folder(model)
-    config = read_optional_object(folder / "config.json") if folder else {}
-    if change := find_changed_logits(config):
+    if change := find_changed_logits(read_optional_object(folder / "config.json") if folder else {}):
         raise SettingsError(
-            f"train.algorithm={settings.train.algorithm}: the config.json of {model} has {change}, which changes the "
-            "logits that policy gradients compute log-probabilities from",
+            f"train.algorithm={name}: the config.json of {model} has {change}, which changes the logits that policy "
+            "gradients compute log-probabilities from",
             hint="-s train.algorithm=sft trains it",
         )
-
-
-def check_webrl(settings: Settings) -> None:
-    """Raise `SettingsError` for filters, and for a model whose log-probs can't be computed."""
-    refuse_filters(settings)
-    refuse_changed_logits(settings)
 
 
 def check_settings(settings: Settings) -> None:
