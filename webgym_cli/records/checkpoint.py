@@ -18,8 +18,6 @@ class LoraAdapter(Record):
     """The adapted layers, as configured for the trainer."""
     vision: bool
     """Whether the vision tower is adapted."""
-    form: dict[str, str] = Field(default_factory=dict)
-    """Settings in `train.extra` that give it another form; in older runs empty."""
 
     def goes_on(self, other: LoraAdapter) -> bool:
         """Whether a training of the other adapter can continue from this one."""

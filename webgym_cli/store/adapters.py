@@ -16,8 +16,6 @@ from webgym_cli.util.files import read_json
 
 # Folder of a checkpoint with its separate LoRA adapter in PEFT's format, and the adapter's configuration file.
 ADAPTER, ADAPTER_CONFIG = "adapter", "adapter_config.json"
-# Settings of LLaMA-Factory that it reads for a new adapter only.
-_FORM = ("use_dora", "use_rslora", "additional_target", "pissa_init")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +54,6 @@ def read_adapter(config: Mapping[str, Any]) -> LoraAdapter | None:
         alpha=int(config.get("lora_alpha") or 2 * rank),
         targets=str(config.get("lora_target") or "all"),
         vision=not config.get("freeze_vision_tower", True),
-        form={name: str(config[name]) for name in _FORM if config.get(name)},
     )
 
 

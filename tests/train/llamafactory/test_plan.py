@@ -188,6 +188,11 @@ def test_a_deepspeed_file_that_is_set_after_prepare_is_planned_with(ready, run, 
     assert (plan.start.training.zero_stage, plan.launch.config["learning_rate"]) == (1, 0.5)
 
 
+@pytest.mark.parametrize(("given", "run_with"), [("no", "steps"), ("best", "steps"), ("epoch", "epoch")])
+def test_the_last_step_is_saved_because_it_is_the_policy(ready, given, run_with):
+    assert ready(train={"extra": {"save_strategy": given}}).options["save_strategy"] == run_with
+
+
 async def test_moments_are_carried_from_the_parent(ready, run, monkeypatch):
     parent = published(run, 1)
     plan = ready()

@@ -135,8 +135,9 @@ def _find_estimator(run: RunDir, settings: Settings) -> AdvantageEstimator | Non
 def _lacks_gradient(estimator: AdvantageEstimator | None, settings: Settings) -> bool:
     """Whether a group with equal rewards has none; discounted returns of steps prefer the shorter success."""
     how = settings.rl.algorithm
-    is_relative = estimator is not None and estimator.group_relative
-    return is_relative and not (estimator.needs_anchors and how.step_advantage_w and how.gamma < 1)
+    if estimator is None or (estimator.needs_anchors and how.step_advantage_w and how.gamma < 1):
+        return False
+    return estimator.group_relative
 
 
 BATCH = GradientBatch()

@@ -64,9 +64,6 @@ SHARED = {
     "model_name_or_path": "policy_config.base_model",
     "warmup_ratio": "algorithm_config.warmup_steps",
 }
-# Values by which the checkpoint of the last step, which is the policy, is not written, or the merge leaves out what the
-# adapter before had learned.
-LOSING: dict[str, tuple[Any, ...]] = {"save_strategy": ("no", "best"), "create_new_adapter": (True,)}
 # LLaMA-Factory sets them for its own torchrun.
 CUDA_ENV = {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True", "TORCH_NCCL_AVOID_RECORD_STREAMS": "1"}
 
@@ -112,15 +109,14 @@ def plan_sft(inputs: PlanInputs) -> TrainPlan:
 
 
 def refuse_extra(settings: Settings) -> None:
-    """Raise `SettingsError` for `SHARED` and `LOSING` keys of `train.extra`."""
-    for key, value in settings.train.extra.items():
-        others = json.dumps({name: other for name, other in settings.train.extra.items() if name != key})
-        without = f"-s 'train.extra={others}'"
-        if key in SHARED:
-            problem, instead = f"other steps read {SHARED[key]}", f"-s {SHARED[key]}={value} {without}"
-            raise SettingsError(f"train.extra.{key}: LLaMA-Factory alone would read it, {problem}", hint=instead)
-        if value in LOSING.get(key, ()):
-            raise SettingsError(f"train.extra.{key}={value}: what is trained would not be published", hint=without)
+    """Raise `SettingsError` for keys of `train.extra` that have a setting of their own."""
+    extra = settings.train.extra
+    for key in filter(SHARED.__contains__, extra):
+        others = json.dumps({name: value for name, value in extra.items() if name != key})
+        raise SettingsError(
+            f"train.extra.{key}: LLaMA-Factory alone would read it, other steps read {SHARED[key]}",
+            hint=f"-s {SHARED[key]}={extra[key]} -s 'train.extra={others}'",
+        )
 
 
 def refuse_pattern(run: RunDir) -> None:
@@ -147,6 +143,8 @@ def _plan_launch(
     wandb_env = wandb_run_variables(settings, run_id(inputs.run, settings)) | dataset.read_wandb_env(inputs.run)
     reporting, overrides, remark = plan_reporting(settings, config, wandb_env, inputs.environ, python)
     overrides = {"output_dir": str(folder)} | overrides
+    if config.get("save_strategy") in ("no", "best"):  # the last step's checkpoint is the policy
+        overrides["save_strategy"] = "steps"
     launch = TrainerLaunch(python, argv, config, LAUNCH_FILE, placement, env | reporting, overrides, deepspeed)
     return launch, when(remark, (remark,))
 
