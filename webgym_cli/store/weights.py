@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -42,15 +41,6 @@ def read_header(file: Path) -> dict[str, dict[str, Any]]:
     if not isinstance(header, dict):
         raise ValueError(f"{file}: its header is no object")
     return {name: tensor for name, tensor in header.items() if name != "__metadata__"}
-
-
-def read_change_time(folder: Path) -> str:
-    """Return when a model folder or a file in it was last written or replaced, as ISO 8601; empty without a folder."""
-    if not folder.is_dir():
-        return ""
-    # not the time of the contents, which copies and moves can keep
-    newest = max(path.lstat().st_ctime for path in (folder, *folder.iterdir()))
-    return datetime.fromtimestamp(newest, UTC).isoformat(timespec="milliseconds")
 
 
 def is_complete_file(file: Path) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,6 @@ from webgym_cli.rewards.selection import (
     ScoringSelection,
     ScoringSkip,
 )
-from webgym_cli.store.weights import read_change_time
 from webgym_cli.tasks.encryption import is_encrypted
 
 
@@ -51,7 +51,7 @@ class OrmScorer(Scorer):
         self._restart_timeout = restart_timeout
         self._settings = settings
         self.settings_digest = compute_prompt_digest(settings)
-        self.changed_at = read_change_time(Path(settings.model))  # it may have been trained again in the same place
+        self.changed_at = _read_change_time(Path(settings.model))  # it may have been trained again in the same place
         self.concurrency = settings.concurrency
         self._client: OrmClient | None = None
 
@@ -153,3 +153,12 @@ def require_orm(settings: OrmSettings) -> None:
             "orm.base_url and orm.model are empty: there is no model to ask",
             hint="webgym score RUN --orm FOLDER, or --orm http://HOST:PORT/v1",
         )
+
+
+def _read_change_time(folder: Path) -> str:
+    """Return when a model folder or a file in it was last written or replaced, as ISO 8601; empty without a folder."""
+    if not folder.is_dir():
+        return ""
+    # not the time of the contents, which copies and moves can keep
+    newest = max(path.lstat().st_ctime for path in (folder, *folder.iterdir()))
+    return datetime.fromtimestamp(newest, UTC).isoformat(timespec="milliseconds")

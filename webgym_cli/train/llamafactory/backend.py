@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -55,15 +54,8 @@ CLI = "llamafactory-cli"
 LAUNCHER = "llamafactory.launcher"
 # The configuration that is run: `train_config.yaml` and the overrides.
 LAUNCH_FILE = "launch.yaml"
-# Keys of LLaMA-Factory whose settings other steps read too: in `train.extra` they cut off answers, resized pictures
-# whose coordinates were taken before, began each training with the first model, and warmed up carried moments.
-SHARED = {
-    "cutoff_len": "algorithm_config.cutoff_len",
-    "image_min_pixels": "image.image_min_pixels",
-    "image_max_pixels": "image.image_max_pixels",
-    "model_name_or_path": "policy_config.base_model",
-    "warmup_ratio": "algorithm_config.warmup_steps",
-}
+# Keys whose settings other steps read too: in `train.extra` they cut off answers, and warmed up carried moments.
+SHARED = {"cutoff_len": "algorithm_config.cutoff_len", "warmup_ratio": "algorithm_config.warmup_steps"}
 # LLaMA-Factory sets them for its own torchrun.
 CUDA_ENV = {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True", "TORCH_NCCL_AVOID_RECORD_STREAMS": "1"}
 
@@ -110,12 +102,10 @@ def plan_sft(inputs: PlanInputs) -> TrainPlan:
 
 def refuse_extra(settings: Settings) -> None:
     """Raise `SettingsError` for keys of `train.extra` that have a setting of their own."""
-    extra = settings.train.extra
-    for key in filter(SHARED.__contains__, extra):
-        others = json.dumps({name: value for name, value in extra.items() if name != key})
+    for key in filter(SHARED.__contains__, settings.train.extra):
         raise SettingsError(
             f"train.extra.{key}: LLaMA-Factory alone would read it, other steps read {SHARED[key]}",
-            hint=f"-s {SHARED[key]}={extra[key]} -s 'train.extra={others}'",
+            hint=f"leave it out, and -s {SHARED[key]}={settings.train.extra[key]}",
         )
 
 

@@ -100,8 +100,7 @@ def plan_rl(inputs: PlanInputs, *, webrl: bool = False) -> TrainPlan:
 def check_webrl(settings: Settings) -> None:
     """Raise `SettingsError` for filters that nothing reads: they select steps to imitate, a batch has all episodes.
 
-    And for a model whose log-probs the trainer can't compute, if its `config.json` is here: the trainer itself would
-    refuse it only after the rollouts.
+    And for a model that the trainer would refuse, but only after the rollouts, if its `config.json` is here.
     """
     name, model = settings.train.algorithm, settings.policy_config.base_model
     changed = settings.filters.model_dump(exclude_defaults=True)
