@@ -26,7 +26,7 @@ from webgym_cli.tasks.registry import BadTaskError
 MINE = """
 import threading, time
 from webgym_cli.scoring import reward
-from webgym_cli.tools import tool
+from webgym_cli.tools import EpisodeContext, tool
 
 SEEN = []
 
@@ -47,6 +47,13 @@ def nothing(final_response): return None
 @reward
 def endless(final_response):
     while True: pass
+
+@tool(fields=["odd"])
+def add(odd: list[int], context: EpisodeContext) -> str:
+    "Change the record."
+    odd.append(2)
+    context.fields["odd"].append(3)
+    return str(odd)
 
 @tool
 def locked() -> dict:
@@ -132,6 +139,17 @@ async def test_a_reward_reads_whole_responses_of_which_an_action_has_only_parts(
     await environment.step(calls(("calculator", {"expression": "48+24"}), text="I add."))
     environment.responses = [*environment.responses, last]
     assert (await environment.answer("72")).value == reward
+
+
+async def test_what_a_tool_changes_in_a_record_is_not_for_other_episodes_of_its_task(world, mine):
+    environment = await world(f"{mine}:add", reward="all_of_it")
+    for _ in range(2):
+        await environment.reset(TASK, 0)
+        results = [await environment.step(calls(("add", {}))) for _ in range(2)]
+        assert [it.view.results[0].text for it in results] == ["[1, 2, 3]", "[1, 2, 3, 2, 3]"]
+        await environment.answer("72")
+    assert REWARDS.find(f"{mine}:all_of_it").function.__globals__["SEEN"][-1][-1] == {"odd": [1]}
+    assert TASK.extra["odd"] == [1]
 
 
 SHOP = Task(

@@ -11,6 +11,7 @@ import asyncio
 import math
 import re
 from collections.abc import Sequence
+from copy import deepcopy
 from typing import Any
 
 from webgym_cli.config.agent import AgentSettings
@@ -205,7 +206,8 @@ class ToolsEnvironment(Environment):
     async def reset(self, task: Task, seed: int) -> tuple[str, RawObservation]:
         """Start the episode with the question and new tool instances."""
         await self.close()
-        self._context = EpisodeContext(task.id, task.instruction, reward_fields(task), seed)
+        # A copy: what a tool changes in a list of the record is not for other episodes of the task.
+        self._context = EpisodeContext(task.id, task.instruction, deepcopy(reward_fields(task)), seed)
         self._box = Toolbox(self._pool.tools, self._pool.limits, self._pool.workers, self._context)
         self._task, self._calls = task, 0
         self._messages = [{"role": "user", "content": task.instruction}]
