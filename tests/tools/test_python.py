@@ -125,6 +125,9 @@ def missing(request, monkeypatch, tmp_path):
 async def test_nothing_is_run_without_a_sandbox_or_a_filter(missing, monkeypatch):
     with pytest.raises(BoundaryError, match=f"the tool python has no sandbox on this machine: seccomp {missing}"):
         await run_code("print('run all the same')")
+    with monkeypatch.context() as patch, pytest.raises(BoundaryError, match=r"machine: .*No such file"):
+        patch.setattr(module, "_interpreter", lambda: "/nowhere/python")  # as where no process can be started
+        await run_code("print('run all the same')")
     monkeypatch.setattr(module.platform, "machine", lambda: "riscv64")
     with pytest.raises(BoundaryError, match="no system call filter is known for riscv64"):
         await run_code("print('run all the same')")

@@ -123,3 +123,12 @@ async def test_too_many_functions_that_never_return_are_a_failure(monkeypatch):
     for thread in stuck:
         await asyncio.to_thread(thread.join, LONG)
     assert await workers.call(lambda: 1, LONG) == 1
+
+
+async def test_a_thread_that_the_system_refuses_is_a_failure(monkeypatch):
+    def refuse(thread):
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch, pytest.raises(BoundaryError, match="can't start new thread"):
+        patch.setattr(module.threading.Thread, "start", refuse)
+        await Workers().call(lambda: 1, LONG)

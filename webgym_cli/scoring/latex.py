@@ -38,7 +38,8 @@ class LatexComparer:
     def is_equal(self, given: str, wanted: str) -> bool:
         """Whether two expressions are equal; False if one can't be parsed or a limit is exceeded.
 
-        Raises `WebGymError` if math-verify can't be started.
+        Raises `WebGymError` if math-verify can't be started, or was killed: a machine without memory or time must not
+        make a right answer wrong.
         """
         with self._slots:
             process = self._idle.pop() if self._idle else _start()
@@ -51,6 +52,12 @@ class LatexComparer:
                     self._idle.append(process)
                 else:
                     _stop(process)
+            if process.returncode == -signal.SIGKILL:
+                raise WebGymError(
+                    f"answers in LaTeX can't be compared: the process was killed, or had no 2 s of CPU time in "
+                    f"{ANSWER_SECONDS:g} s",
+                    hint="free memory, or run fewer episodes at once (rollout.concurrency)",
+                )
             return answer == b"true\n"
 
     def close(self) -> None:

@@ -55,15 +55,18 @@ async def run_code(code: str, *, wall_seconds: float = WALL_SECONDS) -> str:
     on cancellation, too.
     """
     job = _job(code)
-    process = await asyncio.create_subprocess_exec(
-        *(_interpreter(), "-I", "-S", sandbox_script.__file__),
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-        env=ENVIRONMENT,
-        cwd="/",
-        start_new_session=True,
-    )
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *(_interpreter(), "-I", "-S", sandbox_script.__file__),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            env=ENVIRONMENT,
+            cwd="/",
+            start_new_session=True,
+        )
+    except OSError as error:  # too many processes or open files: no fault of the code
+        raise _no_sandbox(str(error)) from error
     try:
         printed, stopped = await _run_job(process, job, wall_seconds)
     finally:

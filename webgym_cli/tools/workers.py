@@ -57,7 +57,10 @@ class Workers:
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Any] = loop.create_future()
         thread = threading.Thread(target=_run, args=(function, loop, future), daemon=True)
-        thread.start()
+        try:
+            thread.start()
+        except RuntimeError as error:  # the system has no more: no fault of the function
+            raise BoundaryError(FailureKind.ENVIRONMENT_ERROR, str(error), hint="fewer episodes at once") from error
         return await _within(future, seconds, lambda: self._stop(thread))
 
     def _stop(self, thread: threading.Thread) -> None:
