@@ -83,3 +83,10 @@ def test_settings_with_an_effect_have_no_note():
     assert list_ineffective(load()) == []
     assert list_ineffective(load(overrides=["rollout.ray_address=h:6379", "train.executor=ray"])) == []
     assert list_ineffective(load(overrides=["train.nodes=1"])) == []
+
+
+def test_a_reset_that_no_episode_starts_with_is_named():
+    site = ["sites.desk.url=http://desk", "sites.desk.reset=./reset.sh"]
+    assert list_ineffective(load(overrides=site)) == ['sites.desk.reset: no effect: sites.desk.isolation is "serial"']
+    for isolation in ("reset", "tenant"):
+        assert list_ineffective(load(overrides=[*site, f"sites.desk.isolation={isolation}"])) == []

@@ -107,4 +107,7 @@ def list_ineffective(settings: Settings) -> list[str]:
         if given and not holds(*deciding.values()):
             reason = ", ".join(f"{key} is {json.dumps(value)}" for key, value in deciding.items())
             notes.append(f"{', '.join(given)}: no effect: {reason}")
+    for site, known in settings.sites.items():
+        if known.reset.strip() and not known.is_reset:
+            notes.append(f'sites.{site}.reset: no effect: sites.{site}.isolation is "{known.isolation}"')
     return notes

@@ -33,7 +33,7 @@ def run(function, **given) -> ExpertRun:
 
 
 class Session:
-    url = URL
+    url, dialogs = URL, mock.Mock(describe=str)
 
     async def evaluate(self, script):
         return "Tickets"

@@ -397,12 +397,13 @@ async def test_a_site_is_reset_before_each_episode_by_its_address_or_a_command(r
         ("sleep 60", "the reset of reddit failed: took longer than 0.5 s"),
         ("http://127.0.0.1:1/reset", "can't be reached"),
         ("{mail}/reset", "/reset answers with status 500"),
+        ("{mail}/reset?401", r"status 401: it asks .*; sites.reddit.reset may be http://USER:\$VARIABLE@HOST/PATH"),
         ("{mail}/folder/inbox", "answers with status 30. and leads to .*/login"),
         ("echo done 2>/dev/null", "2>/dev/null needs a shell"),
     ],
 )
 async def test_a_reset_that_fails_is_the_environments_error_and_gives_the_site_back(resetting, mail, hook, words):
-    mail.reset_status = 500
+    mail.reset_status = int(hook.partition("?")[2] or 500)
     limits = ("sites.reddit.reset_timeout=0.5",) if hook == "sleep 60" else ()
     desk = resetting(hook.replace("{mail}", mail.url), *limits)
     for _ in range(2):

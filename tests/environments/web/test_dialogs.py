@@ -7,6 +7,7 @@ import pytest
 from tests.environments.visits import SmallWeb, Visit, small_web
 from webgym_cli.config.load import load
 from webgym_cli.environments.registry import check_tasks
+from webgym_cli.environments.sites.site_expert import ExpertRun, SiteExpert
 from webgym_cli.errors import SettingsError
 from webgym_cli.records.action import ActionName
 from webgym_cli.records.task import Task
@@ -148,6 +149,19 @@ async def test_a_dialog_of_a_popup_and_one_of_its_opener(visit: Visit, local_web
     assert visit.names == ["Row"]
     await visit.back()
     assert "false" in await visit.text()
+
+
+async def test_an_expert_reads_and_answers_a_dialog(visit: Visit):
+    def work(page):
+        yield page.click("Confirm", "button")
+        yield page.read('it says "Do you agree')
+        yield page.press("Escape")
+
+    await visit.open(DIALOGS)
+    visit.environment._expert = ExpertRun(SiteExpert.of(work, "lab"), {})
+    for _ in range(2):
+        await visit.environment.step(await visit.environment.expert_action())
+    assert "confirm false" in await visit.text()
 
 
 async def test_an_episode_that_ends_with_an_open_dialog_leaves_nothing(visit: Visit, local_web: SmallWeb):

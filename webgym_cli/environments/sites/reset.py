@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from contextlib import suppress
+from http import HTTPStatus
 from pathlib import Path
 from urllib.parse import quote
 
@@ -72,8 +73,10 @@ async def _post(site: str, known: SiteSettings, address: str) -> str:
         raise _to_boundary_error(site, f"{address} can't be reached: {error or type(error).__name__}") from error
     if not response.is_success:  # a redirect may lead to a login page, and then nothing was reset
         target = response.headers.get("location", "")
-        leads = when(target, f" and leads to {target}, which is not followed")
-        raise _to_boundary_error(site, f"{address} answers with status {response.status_code}{leads}")
+        why = when(target, f" and leads to {target}, which is not followed")
+        if response.status_code == HTTPStatus.UNAUTHORIZED:  # browser.http_credentials are the pages' alone
+            why = f": it asks for a user and a password; sites.{site}.reset may be http://USER:$VARIABLE@HOST/PATH"
+        raise _to_boundary_error(site, f"{address} answers with status {response.status_code}{why}")
     return response.text.strip()
 
 

@@ -49,7 +49,7 @@ class ExpertPage:
 
     url = ""
     text = ""
-    """Visible text of the page."""
+    """Visible text of the page, or what an open dialog says."""
     elements: Sequence[Element] = ()
     """The marked elements, with their `role`, `name` and `value`."""
 
@@ -235,7 +235,7 @@ class ExpertRun:
 
         `refusal`: why the action before was not executed.
         """
-        text = await session.evaluate(_TEXT)
+        text = session.dialogs.describe() or await session.evaluate(_TEXT)
         try:
             step = partial(self.next, session.url, elements, text, refusal)
             action: AnyAction = await self._workers.call(step, self._seconds)

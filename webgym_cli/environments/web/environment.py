@@ -22,6 +22,7 @@ from webgym_cli.environments.browser.html import format_state, read_page, read_t
 from webgym_cli.environments.browser.marks import draw_marks
 from webgym_cli.environments.browser.observe import (
     MAX_ELEMENTS,
+    ElementSnapshot,
     is_blank,
     list_elements,
     look_at,
@@ -142,7 +143,9 @@ class WebEnvironment(Environment):
         """Return the next action of the site's expert in the pool's interaction mode."""
         if self._expert is None:
             return await super().expert_action()
-        session, seen = self.session, await list_elements(self.session)
+        session, seen = self.session, list[ElementSnapshot]()
+        if session.dialogs.open is None:  # a page with one runs no scripts
+            seen = await list_elements(session)
         action = await self._expert.act(session, [sighting.element for sighting in seen], self._refused)
         if self._pool.mode is InteractionMode.SET_OF_MARKS or not isinstance(action, Action):
             return action
