@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -112,3 +113,12 @@ async def hang(request: web.Request, closing: asyncio.Event) -> web.StreamRespon
 async def _slow(seconds: str) -> web.Response:
     await asyncio.sleep(float(seconds))
     return render_page("slow.html", seconds=seconds)
+
+
+def write_certificate(folder):
+    """Write a certificate of this machine that nobody signed; return its file and that of its key."""
+    subject = ("-subj", "/CN=mail", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1")
+    key, own = folder / "key.pem", folder / "own.pem"
+    files = ("-keyout", str(key), "-out", str(own))
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", *files, *subject], check=True)
+    return own, key

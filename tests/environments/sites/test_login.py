@@ -3,7 +3,6 @@
 import asyncio
 import os
 import ssl
-import subprocess
 import time
 from contextlib import AsyncExitStack, asynccontextmanager
 
@@ -11,6 +10,7 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import unused_port
 
+from tests.environments.lab import write_certificate
 from tests.environments.sites.desk import Desk
 from tests.environments.webarena.webarena_mail import PASSWORD, MailServer, mail_settings
 from webgym_cli.config.load import load
@@ -392,13 +392,8 @@ async def test_a_login_that_another_context_could_not_start_with_is_refused(sett
 @pytest.fixture
 async def secured(mail, tmp_path):
     """The port of the mail site behind TLS, with a certificate that nobody signed."""
-    subject = ("-subj", "/CN=mail", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1")
-    files = ("-keyout", str(tmp_path / "key.pem"), "-out", str(tmp_path / "own.pem"))
-    await asyncio.to_thread(
-        subprocess.run, ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", *files, *subject], check=True
-    )
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    tls.load_cert_chain(tmp_path / "own.pem", tmp_path / "key.pem")
+    tls.load_cert_chain(*await asyncio.to_thread(write_certificate, tmp_path))
 
     async def relay(reader, writer):
         far_reader, far_writer = await asyncio.open_connection("127.0.0.1", mail.port)

@@ -1,9 +1,12 @@
 """What WebArena's helpers tell of a page and of the shop."""
 
+import ssl
+
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
+from tests.environments.lab import write_certificate
 from webgym_cli.config.load import load
 from webgym_cli.environments.webarena.environment import WebArenaPool
 from webgym_cli.environments.webarena.evaluation_browser import (
@@ -24,9 +27,9 @@ REVIEWS = [
 ]
 
 
-@pytest.fixture
-async def shop(monkeypatch):
-    """Serve the shop's programming interface; yield its settings."""
+@pytest.fixture(params=["http", "https"])
+async def shop(request, monkeypatch, tmp_path):
+    """Serve the shop's programming interface, by https with a certificate that nobody signed; yield its settings."""
 
     async def token(request):
         known = await request.json() == {"username": "admin", "password": "sesame"}
@@ -42,9 +45,16 @@ async def shop(monkeypatch):
     app.router.add_post("/rest/default/V1/integration/admin/token", token)
     app.router.add_get("/rest/default/V1/products/{sku}/reviews", reviews)
     monkeypatch.setenv("WEBARENA_SHOPPING_ADMIN_PASSWORD", "sesame")
-    async with TestServer(app) as server:
+    tls = {}
+    if request.param == "https":
+        tls = {"ssl": ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)}
+        tls["ssl"].load_cert_chain(*write_certificate(tmp_path))
+    server = TestServer(app, scheme=request.param)
+    await server.start_server(**tls)
+    async with server:
         url = str(server.make_url("")).rstrip("/")
-        yield load(["webarena"], [f"sites.shopping.url={url}", f"sites.shopping_admin.url={url}/admin"])
+        own = [f"sites.shopping.url={url}", f"sites.shopping_admin.url={url}/admin"]
+        yield load(["webarena"], [*own, "sites.shopping.ignore_https_errors=true"])
 
 
 @pytest.mark.parametrize(("sku", "expected"), [("B 1", ("Bo", "20")), ("none", None), ("unknown", None)])

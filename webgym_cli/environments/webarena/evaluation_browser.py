@@ -103,12 +103,13 @@ async def fetch_newest_review(settings: Settings, sku: str) -> tuple[str, str] |
 
     Raises `BoundaryError` for an unexpected response, `UsageError` without the shop's admin account.
     """
-    shop, limit = find_site(settings, WebArenaSite.SHOPPING).url, settings.browser.navigation_timeout
+    site, limit = find_site(settings, WebArenaSite.SHOPPING), settings.browser.navigation_timeout
+    shop, verify = site.url, not site.ignore_https_errors
     admin = Login(WebArenaSite.SHOPPING_ADMIN)
     _, known = find_account(settings, admin)
     login = {"username": known.account, "password": read_password(admin, known)}
     try:
-        async with BoundedClient(timeout=limit, trust_env=False) as client:
+        async with BoundedClient(timeout=limit, trust_env=False, verify=verify) as client:
             token = (await client.post(f"{shop}{_TOKEN}", json=login)).raise_for_status().json()
             address = f"{shop}{_REVIEWS.format(sku=quote(sku, safe=''))}"
             answer = await client.get(address, headers={"Authorization": f"Bearer {token}"})
