@@ -7,7 +7,7 @@ from tests.records.builders import new_run
 from tests.report.runs import did, log_steps
 from webgym_cli.compare.study import find_record
 from webgym_cli.config.load import load
-from webgym_cli.errors import UsageError
+from webgym_cli.errors import MissingStageError, UsageError
 from webgym_cli.read import (
     read_evaluations,
     read_optimizer_steps,
@@ -62,3 +62,10 @@ def test_evaluations_have_rates_and_conditions(tmp_path):
     (row,) = read_evaluations(record).to_pylist()
     assert (row["record"], row["overall.rate"]) == (str(find_record(record)), 0.5)
     assert any(name.startswith("conditions.") for name in row)
+    with pytest.raises(MissingStageError, match="on: there is no evaluation"):  # it was a table without rows
+        read_evaluations(record, tmp_path / "on")
+
+
+def test_a_pattern_that_matches_no_run_is_named():
+    with pytest.raises(UsageError, match="no run is given"):
+        read_trajectories()

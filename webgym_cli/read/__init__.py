@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from itertools import chain
 from pathlib import Path
@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from webgym_cli.compare.study import COLUMNS, build_study, find_record, read_record
 from webgym_cli.config.sources import flatten
-from webgym_cli.errors import UsageError
+from webgym_cli.errors import MissingStageError, UsageError
 from webgym_cli.records.stored_events import TrainingEvent
 from webgym_cli.store import metrics
 from webgym_cli.store.find_run import open_run
@@ -73,14 +73,18 @@ def read_optimizer_steps(*runs: PathLike) -> pa.Table:
 
 def read_evaluations(*paths: PathLike) -> pa.Table:
     """Return a row for each record of `webgym eval`, its folder or file: rates, counts, costs and conditions."""
-    records = [(record, read_record(record)) for path in paths if (record := find_record(Path(path)))]
-    return _to_table(
-        {"record": str(record), **flatten({name: of for name, of in facts.items() if name != "tasks"})}
-        for record, facts in records
-    )
+    rows = []
+    for path in paths:
+        if (record := find_record(Path(path))) is None:
+            raise MissingStageError(f"{path}: there is no evaluation", hint=f"webgym eval RUN -b NAME -o {path}")
+        facts = {name: of for name, of in read_record(record).items() if name != "tasks"}
+        rows.append({"record": str(record), **flatten(facts)})
+    return _to_table(rows)
 
 
-def _open(runs: Iterable[PathLike]) -> list[RunDir]:
+def _open(runs: Sequence[PathLike]) -> list[RunDir]:
+    if not runs:  # of a pattern that matches nothing
+        raise UsageError("no run is given", hint="the folders of runs: glob('runs/*')")
     return [open_run(Path(run))[0] for run in runs]
 
 
