@@ -60,10 +60,11 @@ def test_without_shared_seeds_tasks_are_paired(tmp_path):
     assert rows["gained"] == [{"task": "a", "site": "a.test", **newest}]
 
 
-def test_failed_attempts_and_other_servers_change_neither_steps_nor_rates(tmp_path):
-    served = {"policy": "policy at http://host:1/v1"}
-    crashed = attempt(0, "t", solved=None, outcome=CRASHED, steps=9)
-    again = attempt(0, "t", solved=True, steps=3).model_copy(update={"id": "test-0000-00000.1", "attempt": 1})
+@pytest.mark.parametrize("policy", ["policy at http://host:1/v1", "oracle"])
+def test_failed_attempts_other_servers_and_experts_change_neither_steps_nor_rates(tmp_path, policy):
+    served, own = {"policy": policy}, {"policy": "base"}
+    crashed = attempt(0, "t", solved=None, outcome=CRASHED, steps=9, **own)
+    again = attempt(0, "t", solved=True, steps=3, **own).model_copy(update={"id": "test-0000-00000.1", "attempt": 1})
     other = attempt(0, "t", solved=False, steps=7, **served).model_copy(update={"id": "x"})
     run = fill_run(tmp_path / "a", crashed, again, other)
     first = compared(run, fill_run(tmp_path / "b", attempt(0, "t", solved=False, steps=2)), iterations=(0, 0))["first"]

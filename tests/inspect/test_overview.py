@@ -60,19 +60,19 @@ def test_the_tables(run):
     assert shown["by_task"]["click-test"]["failures"] == {"browser_crashed": 1}
 
 
-def test_other_servers_are_apart_and_failed_attempts_have_no_mean(tmp_path):
-    served = "policy at http://host:1/v1"
+@pytest.mark.parametrize("other", ["policy at http://host:1/v1", "oracle"])
+def test_other_servers_and_experts_are_apart_and_failed_attempts_have_no_mean(tmp_path, other):
     run = fill_run(
         tmp_path / "run",
-        attempt(0, "a", solved=False, steps=2),
-        attempt(1, "a", solved=None, outcome=CRASHED, steps=10),
-        attempt(2, "a", solved=True, steps=4, policy=served),
-        attempt(3, "b", solved=None, outcome=CRASHED, steps=1),
+        attempt(0, "a", solved=False, steps=2, policy="base"),
+        attempt(1, "a", solved=None, outcome=CRASHED, steps=10, policy="base"),
+        attempt(2, "a", solved=True, steps=4, policy=other),
+        attempt(3, "b", solved=None, outcome=CRASHED, steps=1, policy="base"),
     )
     overview = seen(run)
     assert overview["mean_steps"] == 3.0
     assert {key: of["mean_steps"] for key, of in overview["by_task"].items()} == {"a": 3.0, "b": None}
-    theirs = f"test of {served} 0"
+    theirs = f"test of {other} 0"
     assert {key: of["success_rate"] for key, of in overview["by_iteration"].items()} == {"test 0": 0.0, theirs: 1.0}
     assert {key: of["mean_reward"] for key, of in overview["means"].items()} == {"test 0": 0.0, theirs: 1.0}
     assert {key: of["k"]["1"]["rate"] for key, of in overview["pass_at_k"].items()} == {"test 0": 0.0, theirs: 1.0}

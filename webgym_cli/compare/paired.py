@@ -11,7 +11,8 @@ from typing import Any
 from webgym_cli.errors import UsageError
 from webgym_cli.records.statistics import mcnemar, mean
 from webgym_cli.records.task import Split
-from webgym_cli.store.index.query import SPLIT_OR_SERVER, Index
+from webgym_cli.store.index.query import Index
+from webgym_cli.store.index.selection import SPLIT_OR_SERVER
 from webgym_cli.store.run import RunDir
 from webgym_cli.util.optional import group_by, when
 

@@ -19,9 +19,9 @@ import duckdb
 from webgym_cli.errors import StoreError, UsageError
 from webgym_cli.records.statistics import known_interval, ratio
 from webgym_cli.store.checkpoints import version
-from webgym_cli.store.index.query import SPLIT_OR_SERVER, Index, format_duckdb_error
+from webgym_cli.store.index.query import Index, format_duckdb_error
 from webgym_cli.store.index.schema import TABLES
-from webgym_cli.store.index.selection import TrajectoryQuery, compute_pass_rates, read_means
+from webgym_cli.store.index.selection import SPLIT_OR_SERVER, TrajectoryQuery, compute_pass_rates, read_means
 from webgym_cli.store.run import RunDir
 from webgym_cli.util.optional import map_known
 

@@ -25,7 +25,8 @@ from webgym_cli.records.base import is_finite
 from webgym_cli.records.series import is_served_elsewhere, name_series
 from webgym_cli.records.trajectory import Outcome, Step, Trajectory
 from webgym_cli.store.buffer import read
-from webgym_cli.store.index.query import SPLIT_OR_SERVER, open_index
+from webgym_cli.store.index.query import open_index
+from webgym_cli.store.index.selection import SPLIT_OR_SERVER
 from webgym_cli.store.index.spending import read_spending
 from webgym_cli.store.metrics import find_trainer_logs, read_trainer_log
 from webgym_cli.store.run import RunDir, saved_settings

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from webgym_cli.errors import StoreError, UsageError
 from webgym_cli.records.events import EventSink
-from webgym_cli.records.series import DEMONSTRATIONS
 from webgym_cli.store.buffer import LineRef
 from webgym_cli.store.run import RunDir
 from webgym_cli.util.stopping import interruptible_by
@@ -33,9 +32,6 @@ LINE_REF = """{
     'id': id, 'file': file, 'offset': start, 'length': size,
     'verdict_file': verdict_file, 'verdict_offset': verdict_start, 'verdict_length': verdict_size
 }"""
-
-# SQL expression: the split of a trajectory of the run, or the series of one of another server.
-SPLIT_OR_SERVER = f"CASE WHEN series = '{DEMONSTRATIONS}' THEN split ELSE series END"
 
 # Trajectories with their effective judgement, as defined in `records.judgement`.
 _TRAJECTORIES = """

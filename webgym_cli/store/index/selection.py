@@ -12,14 +12,20 @@ from dataclasses import dataclass
 from itertools import count, takewhile
 from typing import Any
 
+from webgym_cli.records.series import DEMONSTRATIONS, EXPERT
 from webgym_cli.records.statistics import mean_pass_at_k
 from webgym_cli.records.task import DifficultyBand, Split
-from webgym_cli.store.index.query import SPLIT_OR_SERVER, Index
+from webgym_cli.store.index.query import Index
 
 # Matches every kind of failure.
 ANY = "any"
 # Minimum share of tasks with at least k scored attempts; below it pass@k would describe other tasks.
 ENOUGH = 0.5
+# SQL expression: the split of a trajectory of the run, or the series of one of another server. An expert's episodes are
+# apart (`test of oracle`) beside those of the policy: they counted as its successes on the same tasks.
+SPLIT_OR_SERVER = f"""CASE WHEN series <> '{DEMONSTRATIONS}' THEN series
+    WHEN (run, split, iteration) IN (SELECT (run, split, iteration) FROM stored WHERE series = split)
+    THEN split || ' of {EXPERT}' ELSE split END"""
 _TASKS = f"""
 WITH tasks AS (
     SELECT {SPLIT_OR_SERVER} AS split, iteration, task_key, count(success) AS attempts,
