@@ -116,6 +116,15 @@ async def test_a_context_ends_at_its_cap_whatever_is_done_with_it():
         assert await other.evaluate("() => 1") == 1
 
 
+@pytest.mark.parametrize(("left", "reused"), [(0.6, True), (0.4, False)])
+async def test_a_context_in_the_second_half_of_its_life_takes_no_further_episode(left, reused):
+    async with BrowserPool(BrowserSettings()) as pool:
+        session = await pool.session(SMALL)
+        session._expiry.cancel()
+        session._expiry = asyncio.get_running_loop().call_later(left * SMALL.life_seconds, session._expire)
+        assert session.is_pristine is reused
+
+
 @pytest.mark.parametrize(("args", "there"), [((), True), (("--disable-software-rasterizer",), False)])
 async def test_webgl_is_there_unless_it_is_switched_off(args, there):
     async with BrowserPool(BrowserSettings(args=args)) as pool:

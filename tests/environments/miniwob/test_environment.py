@@ -16,6 +16,7 @@ from webgym_cli.environments.base import RawObservation
 from webgym_cli.environments.miniwob.environment import MiniWobPool, browser_for_pages
 from webgym_cli.environments.miniwob.oracle import list_expert_tasks
 from webgym_cli.environments.miniwob.pages import list_pages
+from webgym_cli.environments.web.environment import WebPool
 from webgym_cli.errors import UsageError
 from webgym_cli.records.action import Action, ActionName, InteractionMode
 from webgym_cli.records.task import Task
@@ -98,7 +99,11 @@ async def test_the_documents_of_earlier_episodes_are_collected_in_a_context_that
 
 
 def test_contexts_have_the_size_of_the_page_and_the_browser_no_webgl():
-    pool = MiniWobPool(load(overrides=["browser.width=800"]), InteractionMode.COORDINATES)
+    settings = load(overrides=["browser.width=800"])
+    pool = MiniWobPool(settings, InteractionMode.COORDINATES)
+    for longer in (MiniWobPool, WebPool):
+        long_episodes = settings.with_changes(rollout={"episode_timeout": 5000.0})
+        assert longer(long_episodes, InteractionMode.COORDINATES).options.life_seconds == 10000.0
     assert (pool.options.life_seconds, pool.options.width) == (3600.0, 160)
     assert pool.options.context_arguments == {"locale": "en-US", "accept_downloads": False, "timezone_id": "UTC"}
     assert "--disable-software-rasterizer" in browser_for_pages(BrowserSettings(args=("--own",))).args

@@ -14,6 +14,8 @@ from webgym_cli.util.secrets import read_secret
 
 # Settings with an option of the same name.
 _SETTINGS = ("width", "height", "action_timeout", "navigation_timeout")
+# Lifetime of a context in seconds, unless that of episodes asks for more.
+_SHORTEST_LIFE = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +30,7 @@ class SessionOptions:
     """Deadline of everything but a page load, in seconds."""
     navigation_timeout: float = 30.0
     """Deadline of a page load, in seconds."""
-    life_seconds: float = 3600.0
+    life_seconds: float = _SHORTEST_LIFE
     """Maximum lifetime of the context in seconds; it is then closed even if it is in use."""
     wait_until: Literal["load", "commit"] = "load"
     """A page load ends with the `load` event, or once the answer begins: some pages never finish loading."""
@@ -48,9 +50,13 @@ class SessionOptions:
     """More arguments for Playwright's `new_context`."""
 
     @classmethod
-    def of(cls, browser: BrowserSettings, **options: Any) -> SessionOptions:
-        """Return the options from the settings, overridden by `options`; `context_arguments` extend the defaults."""
+    def of(cls, browser: BrowserSettings, *, episode_timeout: float = 0.0, **options: Any) -> SessionOptions:
+        """Return the options from the settings, overridden by `options`; `context_arguments` extend the defaults.
+
+        `episode_timeout`: time limit of an episode in seconds; within half of its life a context takes another one.
+        """
         known = {name: getattr(browser, name) for name in _SETTINGS}
+        known["life_seconds"] = max(_SHORTEST_LIFE, 2 * episode_timeout)
         arguments = {"locale": "en-US", "accept_downloads": False, **options.pop("context_arguments", {})}
         return cls(**known | options, context_arguments=arguments)
 

@@ -89,9 +89,12 @@ class BrowserSession:
     @property
     def is_pristine(self) -> bool:
         """Whether the context can be reused: no failure, popup or dialog that could affect another episode."""
+        # Contexts that begin together end together: each had an episode then, and as many failures ended the rollout.
+        left = self._expiry.when() - asyncio.get_running_loop().time()
         alone = len(self.pages) == 1 and not self.page.is_closed()
         quiet = not self.dialogs.answered and self.dialogs.open is None
-        return self._sound and alone and quiet and self._closing is None
+        is_young = left >= self.options.life_seconds / 2
+        return self._sound and alone and quiet and is_young and self._closing is None
 
     @property
     def url(self) -> str:

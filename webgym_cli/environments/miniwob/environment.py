@@ -71,6 +71,7 @@ class MiniWobPool:
         self.mode, self.has_tree = mode or context.interaction_mode, context.observation == "tree"
         self.options = SessionOptions.of(
             browser,
+            episode_timeout=settings.rollout.episode_timeout,
             width=WIDTH,
             height=HEIGHT,
             init_scripts=(observe_script(as_text=self.has_tree, watch_listeners=True), INIT_SCRIPT),

@@ -37,6 +37,7 @@ class WebResources:
         self.gate = make_gate(settings)
         self.options = SessionOptions.of(
             browser,
+            episode_timeout=settings.rollout.episode_timeout,
             context_arguments={"ignore_https_errors": bool(self.gate.unchecked)},
             wait_until="commit",
             watch_traffic=True,
