@@ -93,7 +93,8 @@ def _parse(text: str) -> Any:
     exact = {number: sympy.Rational(str(number)) for number in expressions[0].atoms(sympy.Float)}
     bound = expressions[0].has(sympy.Sum, sympy.Product)  # over i
     imaginary = {it: sympy.I for it in expressions[0].atoms(sympy.Symbol) if it.name == "i" and not bound}
-    parsed = expressions[0].xreplace({**exact, **imaginary})
+    with sympy.evaluate(isinstance(expressions[0], sympy.Expr)):  # `1/2 = 0.5` would become true
+        parsed = expressions[0].xreplace({**exact, **imaginary})
     if isinstance(parsed, sympy.Expr):
         parsed = parsed.doit()
     return None if parsed.has(sympy.nan, sympy.zoo) else parsed

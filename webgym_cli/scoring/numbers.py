@@ -38,6 +38,8 @@ _LOWERED = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻", "0123456789+-")
 _NOISE = re.compile(r"\\(?:left|right|displaystyle|limits|big|Big|bf|rm)(?![A-Za-z])")
 _SPACES = re.compile(r"\\(?:quad|qquad)(?![A-Za-z])|(?<!\\)\\[,;:! ]|~|\s+")
 _THOUSANDS = re.compile(r"(?<![\d.,^_{])\d{1,3}(?:(?:,\\!\s?|,|\{,\}|\\[,!: ]| )\d{3})+(?![\d,])")
+# As many languages write them: `1.234,50`, `1.234.567`; `1.234` alone is a decimal number.
+_POINTS = re.compile(r"(?<![\w.,])[1-9]\d{0,2}(?:(?:\.\d{3})+,\d{1,2}|(?:\.\d{3}){2,})(?![\w.,])")
 _WRAPPED = re.compile(r"\\(?:text(?:bf|it|rm|normal)?|math(?:rm|bf)|mbox|underline|operatorname)\s*\{([^{}]*)\}")
 # Plain notation, and what it is in LaTeX.
 _PLAIN = (
@@ -275,6 +277,7 @@ def _to_latex(text: str) -> str:
     # Within a list's brackets a comma separates: (1,200) is a point.
     if not text.lstrip().startswith(("(", "[", "\\{")):
         text = _THOUSANDS.sub(lambda match: re.sub(r"\D", "", match[0]), text)
+        text = _POINTS.sub(lambda match: match[0].replace(".", "").replace(",", "."), text)
     text = _REPEATING.sub(_repeating_fraction, _SPACES.sub(" ", text))
     for pattern, latex in _PLAIN:
         text = pattern.sub(latex, text)

@@ -44,7 +44,8 @@ _ALTERNATIVE = re.compile(
 _ROUNDED = re.compile(
     r"^(?!.*(?:\b(?:not|never|cannot|no|without|rather|instead)\b|n['’]t\b))"
     r".*\bround(?:s|ed)?(?: (?:it|this|that|\W?[\d.,]+))?(?: (?:up|down|off))? to\s+"
-    r"(?!\d+ (?:decimal|significant|digit|place|d\.?p))(?=\W?[\d.,]+(?:\s[A-Za-z]+){0,2}\W*$)",
+    r"(?!\d+ (?:decimal|significant|digit|place|d\.?p))(?=\W?[\d.,]+(?:\s[A-Za-z]+){0,2}\W*$)"
+    r"|^[^=]*\d\.\d+(?:\s[a-z]+)?,? so (?=\W?\d+(?:\s[A-Za-z]+){0,2}\W*$)",
     re.IGNORECASE | re.DOTALL,
 )
 _ARTICLE = re.compile(r"^(?:a|an|the)\s+(?=[A-Za-z]{2})", re.IGNORECASE)
@@ -56,6 +57,12 @@ _REASON = re.compile(
     r"|,? or (?:about|approximately|roughly|equivalently)\b.*"
     r"|\s(?:over|in|during|for|within|after|(?:at|by) the end of) (?:the|these|those|all) (?:\w+ )?\w+"
     rf" (?:day|week|month|year|hour|minute)s\W*$|{_SCALE}",
+    re.IGNORECASE | re.DOTALL,
+)
+# A step of a calculation, whose result is not told: `Then add 5 for the tip`.
+_STEP = re.compile(
+    r"\W*(?:then|next|first|now)\W+(?:we |you |I )?(?:add|subtract|multiply|divide)\b"
+    r"(?!.*(?:=|\b(?:is|are|so|gets?|giv|mak|leav|total|equal|result)))",
     re.IGNORECASE | re.DOTALL,
 )
 # A list, point or formula as the end of a sentence: `the roots are 2 and 3`.
@@ -120,7 +127,8 @@ _DENIED = re.compile(
 )
 # The end of what supposes, denies or asks for an answer: `If the answer is`, `the wrong answer is`.
 _SUPPOSED = (
-    r"(?:(?:^|[.!?]\s+|\n)(?:if|suppose)|\b(?:I doubt|you (?:may|might) (?:say|think)|(?:false|wrong|untrue) that))"
+    r"(?:(?:^|[.!?]\s+|\n)(?:if|suppose)|\bI do(?: not|n['’]t) (?:think|believe)"
+    r"|\b(?:I doubt|you (?:may|might) (?:say|think)|(?:false|wrong|untrue) that))"
     r"(?: that)? the answer\s+\S+[\s:*]*$|\b(?:incorrect|wrong|false) answer\s+\S+[\s:*]*$"
     r"|\b(?:can|could|may|might) the answer be\s*$"
 )
@@ -187,7 +195,7 @@ def read_loose(text: str) -> list[str]:
         if _items(text[start:end]):
             sentence, before = text[start:end], text[:start]
         start = end
-    if _REFUSED.search(text, len(before)):
+    if _REFUSED.search(text, len(before)) or _STEP.match(sentence):
         return []
     phrase = _strip_fillers(sentence.strip(" *`\"'.!\n"))
     listed = [
