@@ -387,10 +387,12 @@ def test_an_iteration_that_grows_goes_on_after_itself_and_the_earlier_ones(world
 
 
 def test_tasks_that_ask_the_same_count_once(world):
-    world.file.write_text(line(0, 1) + json.dumps({"id": "copy", **task_fields(0)}) + "\n" + line(1, 1))
-    plan = world.plan(4)
-    assert Counter(episode.task.id for episode in plan.episodes) == {"t0": 2, "t1": 2}
+    copy, other = ({"id": name, **task_fields(number)} for name, number in (("copy", 0), ("t1", 2)))
+    world.file.write_text(line(0, 1) + json.dumps(copy) + "\n" + line(1, 1) + json.dumps(other) + "\n")
+    plan = world.plan(3)
+    assert Counter(episode.task.id for episode in plan.episodes) == {"t0": 1, "t1": 2}
     assert "1 duplicate task left out" in plan.notes[0]
+    assert "1 task with the id of an earlier one" in plan.notes[1]
 
 
 def test_an_evaluation_repeats_each_task_and_seed_and_can_be_extended(world, tasks):

@@ -127,6 +127,9 @@ class EpisodeSampler:
             notes.append(
                 f"{source}: {format_count(duplicates, 'duplicate task')} left out: the same question as an earlier one"
             )
+        if repeated := self.sampler.tasks.count_repeated_ids():
+            ids = f"{format_count(repeated, 'task')} with the id of an earlier one"
+            notes.append(f"{source}: {ids}: tables by task and tasks.sampler=pass_rate take them for one task")
         if cut := self._without_greedy(planned):
             size = self.sampler.group_size
             notes.append(f"no greedy episode yet in {cut} of the groups (agent.greedy_chain): each has {size} episodes")

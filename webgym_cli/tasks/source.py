@@ -87,6 +87,10 @@ class TaskSet:
         """Return the `hash_text` of a task's id."""
         return self._ids[index]
 
+    def count_repeated_ids(self) -> int:
+        """Return the number of tasks with the id of an earlier one."""
+        return len(self) - len({*self._ids})
+
     def indices(self, band: DifficultyBand) -> Sequence[int]:
         """Return the indices of a band's tasks, ascending."""
         code = BANDS.index(band)
