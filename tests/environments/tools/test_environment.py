@@ -268,6 +268,7 @@ async def test_a_judge_scores_an_answer():
         ("agent.reward_name={mine}:picky", TASK, UsageError, "picky needs solution, .* task t"),
         ("agent.reward_name={mine}:picky", PAGE, SettingsError, "miniwob has no reward function"),
         ('agent.tools=["calculater"]', TASK, UsageError, "'calculater'"),
+        ('agent.tools=["calculator"] agent.call_format=code', TASK, UsageError, "calculator has no parameter code"),
         *(
             ("agent.reward_name=qa_em_reward", record, UsageError, r"task odd: answer: .* qa_em_reward can compare")
             for record in map(odd_answer, (None, "", [], [None, " "], {"value": "x", "aliases": ["y"]}))
@@ -276,7 +277,7 @@ async def test_a_judge_scores_an_answer():
 )
 def test_what_can_be_known_before_the_first_episode_is_told_then(mine, setting, task, error, words):
     with pytest.raises(error, match=words):
-        check_tasks(load(overrides=[setting.replace("{mine}", str(mine))]), [task])
+        check_tasks(load(overrides=setting.replace("{mine}", str(mine)).split(" ")), [task])
     check_tasks(load(overrides=['agent.tools=["calculater"]']), [PAGE])
     check_tasks(load(overrides=[f"agent.reward_name={mine}:later"]), [odd_answer(None)])
     check_tasks(load(), [odd_answer(True), odd_answer(0), odd_answer(["", "x"])])

@@ -41,6 +41,13 @@ def _check_settings(settings: Settings, tasks: Sequence[Task]) -> None:
     tools = find_tools(settings.agent.tools)
     for task in tasks:
         require_record_fields(tools, task.id, reward_fields(task))
+    properties = {tool.name: tool.schema["function"]["parameters"]["properties"] for tool in tools}
+    lacking = [name for name, parameters in properties.items() if "code" not in parameters]
+    if settings.agent.call_format == "code" and lacking:
+        raise UsageError(
+            f"agent.call_format=code: {lacking[0]} has no parameter code, so no policy could call it",
+            hint="take it out of agent.tools, or -s agent.call_format=hermes",
+        )
     reward = REWARDS.find(settings.agent.reward_name)
     require_fields(reward, tasks)
     if "judge" in reward.required and not all("judge" in task.extra for task in tasks):
