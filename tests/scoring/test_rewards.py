@@ -289,6 +289,8 @@ def test_f1_over_words(given, wanted, value):
 def test_exact_match_and_f1_take_the_best_of_several_answers():
     assert qa_em_reward("<answer>The Paris</answer>", ["London", "paris"]) == {"reward": 1.0, "em": 1.0}
     assert qa_em_reward("Paris, France", "Paris")["reward"] == 0.0
+    rewards = [qa_em_reward(text, 72.0)["reward"] for text in ("72", "72.0", "7.2")]
+    assert rewards == [qa_f1_reward(text, 72.0)["reward"] for text in ("72", "72.0", "7.2")] == [1.0, 1.0, 0.0]
     result = qa_f1_reward("\\boxed{Paris France}", ["Paris", "Rome"])
     assert (result["reward"], result["f1"], result["em"]) == (pytest.approx(2 / 3), pytest.approx(2 / 3), 0.0)
     assert qa_f1_reward("x", [])["reward"] == 0.0

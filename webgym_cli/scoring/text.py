@@ -192,5 +192,7 @@ def _extract_answer(final_response: str) -> str:
 
 
 def list_answers(answer: Any) -> list[str]:
-    """Return the texts of a record's answer, or of several."""
-    return [str(item) for item in as_list(answer) if item is not None]
+    """Return the texts of a record's answer, or of several; of 72.0, as tables write a column with gaps, also 72."""
+    items = [item for item in as_list(answer) if item is not None]
+    whole = (int(item) for item in items if isinstance(item, float) and item.is_integer())
+    return [str(item) for item in (*items, *whole)]
