@@ -42,8 +42,8 @@ class ImageSettings(ConfigSection):
     image_min_pixels: int = Field(default=32 * 32, ge=1)
     """Minimum number of pixels of an image; written into LLaMA-Factory's configuration."""
     image_max_pixels: int = Field(default=1280 * 1024, ge=1)
-    """Maximum number of pixels of an image. Larger screenshots are refused: LLaMA-Factory would downscale what vLLM
-    processed at full size."""
+    """Maximum number of pixels of an image. Steps with larger screenshots are not trained on: LLaMA-Factory would
+    downscale what vLLM processed at full size."""
 
 
 class ContextSettings(ConfigSection):

@@ -56,7 +56,10 @@ def plan_current_rollout(
     plan = plan_rollout(run, settings, split, number, episodes, policy, blocked, again=again)
     check_policy(settings, policy, [owed.episode.task for owed in plan.owed])
     tasks = plan.list_tasks()
-    return replace(plan, notes=(*plan.notes, *list_unscored(settings, tasks), *list_refused(settings, tasks)))
+    notes = [*plan.notes, *list_unscored(settings, tasks), *list_refused(settings, tasks)]
+    if split is Split.TRAIN:
+        notes += _list_too_large(settings)
+    return replace(plan, notes=tuple(notes))
 
 
 def list_unscored(settings: Settings, tasks: Collection[Task]) -> list[str]:
@@ -64,6 +67,16 @@ def list_unscored(settings: Settings, tasks: Collection[Task]) -> list[str]:
     if count := count_unscored(settings, tasks):
         return [f"{format_count(count, 'task')} without a check, and judge.base_url is empty: nothing scores them"]
     return []
+
+
+def _list_too_large(settings: Settings) -> list[str]:
+    """Return a note if screenshots of the viewport are above the limit, which a run keeps: none could be trained."""
+    browser, limit = settings.browser, settings.image.image_max_pixels
+    is_shown = ACTION_SETS.find(str(settings.context_config.prompt_version)).observes == "picture"
+    if not is_shown or browser.width * browser.height <= limit:
+        return []
+    shown = f"screenshots of {browser.width} x {browser.height} pixels (browser.width, browser.height)"
+    return [f"{shown} are above image.image_max_pixels ({limit}), which a run keeps: prepare would drop them all"]
 
 
 async def note_silent_sites(plan: RolloutPlan, settings: Settings) -> RolloutPlan:

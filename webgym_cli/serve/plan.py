@@ -215,7 +215,7 @@ def _template_args(model: str, settings: Settings) -> tuple[str, ...]:
 def _images(settings: Settings) -> str:
     """Return `--limit-mm-per-prompt`: the images of the history window and the current observation.
 
-    vLLM reserves memory for this size; it does not resize. The rollout refuses screenshots above `image_max_pixels`,
+    vLLM reserves memory for this size; it does not resize. Screenshots above `image_max_pixels` are not trained on,
     and smaller ones are resized only by the model's own processor, in training and serving alike.
     """
     side = math.ceil(math.sqrt(settings.image.image_max_pixels))

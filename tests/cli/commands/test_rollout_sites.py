@@ -76,6 +76,10 @@ async def test_a_plan_notes_what_nothing_scores_and_what_cannot_be_reached(tmp_p
     assert refused.startswith("1 task can't start: 10.1.2.3 is a private address (allow its host with")
     assert silent.startswith("site silent (http://127.0.0.1:9): start the site, or fix sites.silent.url: ")
     assert await plan(*command, "-s", "browser.private_hosts=[10.0.0.0/8]") == [unscored, silent]
+    large = "-s", "browser.width=1920", "-s", "browser.height=1080"
+    notes = await plan(*command, *large)
+    assert notes[2].startswith("screenshots of 1920 x 1080 pixels (browser.width, browser.height) are above image.")
+    assert await plan(*command, *large, "--split", "test") == [unscored, refused, silent]
 
 
 @pytest.mark.browser
