@@ -31,6 +31,10 @@ CASES = {
         OF_A_POLICY,
         {"evaluation/policy_at_http_host_8000_v1/success_rate": 0.7},
     ),
+    "an expert's success is no point of the policy's curve": (
+        {"event": "rollout", "policy": "oracle", "success_rate": 1.0},
+        {"rollout/oracle/success_rate": 1.0},
+    ),
     "what is unknown or infinite is left out": (
         {"event": "judge", "success_rate": None, "seconds": float("inf"), "calls": 3},
         {"judge/calls": 3},

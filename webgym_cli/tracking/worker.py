@@ -22,7 +22,7 @@ from webgym_cli.config.model import Settings
 from webgym_cli.config.secrets import add_settings_secrets
 from webgym_cli.errors import StoreError, WebGymError
 from webgym_cli.records.base import is_finite
-from webgym_cli.records.series import is_served_elsewhere, name_series
+from webgym_cli.records.series import EXPERT, is_served_elsewhere, name_series
 from webgym_cli.records.trajectory import Outcome, Step, Trajectory
 from webgym_cli.store.buffer import read
 from webgym_cli.store.index.query import open_index
@@ -140,9 +140,9 @@ def name_metrics(name: str, facts: Mapping[str, Any]) -> dict[str, float]:
 
 
 def name_event(event: Mapping[str, Any]) -> str:
-    """Return the first part of an event's metric names; results of another server have names of their own."""
+    """Return the first part of an event's metric names; results of another server or an expert have their own."""
     policy = event.get("policy")
-    other = when(isinstance(policy, str) and is_served_elsewhere(policy), [policy])
+    other = when(isinstance(policy, str) and (policy == EXPERT or is_served_elsewhere(policy)), [policy])
     return "/".join(map(_clean, [event["event"], *other]))
 
 
