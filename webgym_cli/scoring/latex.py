@@ -53,11 +53,8 @@ class LatexComparer:
                 else:
                     _stop(process)
             if process.returncode == -signal.SIGKILL:
-                raise WebGymError(
-                    f"answers in LaTeX can't be compared: the process was killed, or had no 2 s of CPU time in "
-                    f"{ANSWER_SECONDS:g} s",
-                    hint="free memory, or run fewer episodes at once (rollout.concurrency)",
-                )
+                reason = f"their process was killed, or got no CPU time in {ANSWER_SECONDS:g} s"
+                raise WebGymError(f"answers in LaTeX can't be compared: {reason}", hint="lower rollout.concurrency")
             return answer == b"true\n"
 
     def close(self) -> None:

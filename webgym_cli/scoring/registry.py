@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from webgym_cli.errors import UsageError
 from webgym_cli.records.task import Task
@@ -53,20 +53,18 @@ def task_fields(task: Task) -> dict[str, object]:
 
 
 def require_fields(reward: Reward, tasks: Iterable[Task]) -> None:
-    """Raise `UsageError` for the first task that lacks a field that the reward function requires."""
+    """Raise `UsageError` for the first task that lacks a field that the reward function requires.
+
+    Nor may webgym's own get an answer that no response could equal: null, empty, or an object, as TriviaQA's.
+    """
+    compared = _ANSWERS & {name for name in reward.required if reward.function.__module__.startswith("webgym_cli.")}
     for task in tasks:
         fields = reward_fields(task)
         reward.require_fields(task, fields, REWARDS.setting)
-        if reward.function.__module__.startswith("webgym_cli.scoring."):
-            _refuse_incomparable(reward, task, fields)
-
-
-def _refuse_incomparable(reward: Reward, task: Task, fields: Mapping[str, object]) -> None:
-    """Raise `UsageError` for an answer that no response could equal: null, empty, or an object, as of TriviaQA."""
-    for name in _ANSWERS & {*reward.required}:
-        items = as_list(fields[name])
-        if any(isinstance(item, dict) for item in items) or not any(str(known_or(item, "")).strip() for item in items):
-            raise UsageError(
-                f"task {task.id}: {name}: {str(fields[name])[:80]} is nothing that {reward.name} can compare with",
-                hint=f"write {name} as a text, a number or a list of them; or name a reward function of your own",
-            )
+        for name in compared:
+            items = as_list(fields[name])
+            if any(isinstance(item, dict) for item in items) or not any(str(known_or(it, "")).strip() for it in items):
+                raise UsageError(
+                    f"task {task.id}: {name}: {str(fields[name])[:80]} is nothing that {reward.name} can compare with",
+                    hint=f"write {name} as a text, a number or a list of them; or name a reward function of your own",
+                )

@@ -87,8 +87,6 @@ class Checker:
     settings: Settings = field(default_factory=Settings)
     """Their `rollout.file_folders` may contain the files of tasks."""
     _earlier: set[int] = field(default_factory=set)
-    _questions: set[int] = field(default_factory=set)
-    """Of the file that is checked."""
 
     def check(self, file: str, lines: Iterable[bytes], report: FileReport) -> Iterator[BadLine]:
         """Yield the invalid lines of a file and update its report."""
@@ -102,8 +100,7 @@ class Checker:
             except BadTaskError as error:
                 report.bad_lines += 1
                 yield BadLine(file, number, error.with_advice)
-        self._earlier |= self._questions
-        self._questions.clear()
+        self._earlier |= here
 
     def _take(self, value: dict[str, Any], report: FileReport, here: set[int]) -> Task:
         task = read_task(value)
@@ -111,10 +108,9 @@ class Checker:
         report.tasks += 1
         report.duplicates += content in here
         report.in_earlier_files += question in self._earlier and content not in here
-        self._questions.add(question)
         if content not in here:
             report.keys.add(place_files(task, Path(report.file).parent).key)
-        here.add(content)
+        here |= {content, question}
         report.bands[str(task.band)] += 1
         report.environments[task.environment] += 1
         report.rubrics += bool(task.rubric)

@@ -248,23 +248,17 @@ class ToolsEnvironment(Environment):
 
     async def out_of_steps(self) -> Score | None:
         """Score the last message, a tool result, as the final response; empty after a response that can't be read."""
-        if self.responses[self._turns :]:
-            self._add_responses("")
+        self._add_responses()
         last = self._messages[-1]
         return await self._score(when(last["role"] == "tool", last["content"]))
 
-    @property
-    def _turns(self) -> int:
-        """Number of responses among the messages."""
-        return sum(message["role"] == "assistant" for message in self._messages)
-
-    def _add_responses(self, text: str) -> None:
-        """Append the responses since the last one, also those that can't be read; `text` in place of none.
+    def _add_responses(self, *texts: str) -> None:
+        """Append the responses since the last one, also those that can't be read; the texts in place of none.
 
         They are whole: rewards ask for the reasoning, and for the words before an action, which no action has.
         """
-        new = self.responses[self._turns :] or [text]
-        self._messages += [{"role": "assistant", "content": response} for response in new]
+        turns = sum(message["role"] == "assistant" for message in self._messages)
+        self._messages += [{"role": "assistant", "content": text} for text in self.responses[turns:] or texts]
 
     async def expert_action(self) -> Action:
         """Return the next calculations of the task's record, or its answer. Raises `UsageError` without either."""
