@@ -85,7 +85,8 @@ _CHOICES = re.compile(r"[A-J](?:, [A-J])+")
 _NO_CHOICE = re.compile(
     r"\([a-j]\)|\b(?:or|and)\b|^(?:is|was)(?:n't| not| wrong| incorrect| false)\b"
     r"|^\w+\s(?-i:B[.)]\s\w+\sC[.)])\s"
-    r"|^(?:no|wait|actually|sorry|oops|rather|correction|i mean)\b\W+(?:it(?:['’]s| is) )?([a-j])\n(?!\1)",
+    r"|^(?:no|wait|actually|sorry|oops|rather|correction|i mean)\b"
+    r"(?:\W+(?:it(?:['’]s| is) )?([a-j])\n(?!\1)|(?<!no)\n)",
     re.IGNORECASE,
 )
 # A range, a date, a score or a phone number, which is no calculation.
