@@ -118,6 +118,19 @@ def test_extra_keys_that_have_a_setting_of_their_own_are_refused_before_anything
 
 
 @pytest.mark.parametrize("name", ["grpo", "webrl"])
+def test_a_model_that_mixes_packed_sequences_is_refused_before_anything_is_rolled_out(name, tmp_path):
+    layers = ["linear_attention", "full_attention"]
+    write_json(tmp_path / "config.json", {"model_type": "qwen3_5", "text_config": {"layer_types": layers}})
+    given = [f"train.algorithm={name}", f"policy_config.base_model={tmp_path}"]
+    with pytest.raises(SettingsError, match="linear_attention layers") as caught:
+        check_algorithm(load(overrides=given))
+    assert caught.value.hint == "-s rl.model.use_remove_padding=false"
+    check_algorithm(load(overrides=[*given, "rl.model.use_remove_padding=false"]))
+    write_json(tmp_path / "config.json", {"text_config": {"layer_types": ["sliding_attention", *layers[1:]]}})
+    check_algorithm(load(overrides=given))
+
+
+@pytest.mark.parametrize("name", ["grpo", "webrl"])
 @pytest.mark.parametrize(
     ("config", "change"),
     [

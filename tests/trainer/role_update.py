@@ -73,6 +73,22 @@ def test_a_model_that_changes_its_output_layer_s_logits_is_refused():
         assert len(scores(place, place / "plain"))
 
 
+def test_a_model_that_mixes_packed_sequences_is_refused_and_padded_it_computes_each_alone():
+    from transformers import AutoModelForCausalLM, Qwen3_5TextConfig
+
+    sizes = {"vocab_size": 64, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 4, "head_dim": 8}
+    sizes |= {"num_attention_heads": 4, "num_key_value_heads": 2, "linear_num_key_heads": 2, "linear_key_head_dim": 8}
+    sizes |= {"linear_num_value_heads": 4, "linear_value_head_dim": 8, "pad_token_id": 0}
+    with scratch() as place:
+        _, data = usual(place)
+        AutoModelForCausalLM.from_config(Qwen3_5TextConfig(**sizes)).save_pretrained(place / "mixing")
+        packed, padded = ({"model": {"path": str(place / "mixing"), "use_remove_padding": on}} for on in (True, False))
+        with check.assertRaisesRegex(TrainingError, "use_remove_padding: linear_attention layers"):
+            train(place, **packed)
+        wanted = torch.cat(plain_log_probs(place / "mixing", trained_rows(data)))
+        torch.testing.assert_close(scores(place, place / "mixing", **padded), wanted, atol=1e-5, rtol=1e-5)
+
+
 def test_rewarded_answers_become_more_probable_and_others_less():
     with scratch() as place:
         model, _ = usual(place)

@@ -28,7 +28,7 @@ class RlModelSettings(ConfigSection):
     """Attention implementation. `auto`: flash attention if it is installed and a GPU is present, else `sdpa`, one
     sequence at a time when packed."""
     use_remove_padding: bool = True
-    """Pack sequences without padding. Turn it off for models whose layers mix packed sequences."""
+    """Pack sequences without padding. Turn it off for models whose layers mix packed sequences, such as Qwen3.5's."""
     enable_gradient_checkpointing: bool = True
     """Recompute activations in the backward pass: less memory, more time."""
     freeze_vision_tower: bool = True

@@ -24,3 +24,9 @@ def find_changed_logits(config: Mapping[str, Any]) -> str:
     """Return `KEY=VALUE` by which a model changes the logits that log-probs are computed from; empty without any."""
     text = config.get("text_config") or config
     return next((f"{key}={text[key]}" for key in _LOGIT_KEYS if text.get(key) not in (None, 1)), "")
+
+
+def find_mixing_layer(config: Mapping[str, Any]) -> str:
+    """Return the kind of a model's layers whose state passes from a packed sequence to the next one; empty without."""
+    kinds = (config.get("text_config") or config).get("layer_types") or ()
+    return next((kind for kind in kinds if kind in ("linear_attention", "conv", "mamba", "hybrid")), "")

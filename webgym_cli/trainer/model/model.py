@@ -18,7 +18,7 @@ from torch import nn
 
 from webgym_cli.config.rl import RlModelSettings
 from webgym_cli.records.sampling import Sampling
-from webgym_cli.records.training_files import ADAPTER_WEIGHTS, VISION, find_changed_logits
+from webgym_cli.records.training_files import ADAPTER_WEIGHTS, VISION, find_changed_logits, find_mixing_layer
 from webgym_cli.trainer.model.inputs import FLASH_ARGUMENTS, Inputs
 from webgym_cli.trainer.model.logprobs import token_log_probs
 from webgym_cli.trainer.options import TrainingError
@@ -150,6 +150,8 @@ def image_processor(folder: Path, network: Any, *, trusted: bool = False) -> Any
 
 def configure_training(network: Any, options: RlModelSettings) -> None:
     """Set the trained parameters, the LoRA adapter and gradient checkpointing. Raises `TrainingError`."""
+    if options.use_remove_padding and (kind := find_mixing_layer(network.config.get_text_config().to_dict())):
+        raise TrainingError(f"model.use_remove_padding: {kind} layers mix packed sequences: set it to false")
     for name, parameter in network.named_parameters():
         if options.freeze_vision_tower and any(part in name for part in VISION):
             parameter.requires_grad_(False)
