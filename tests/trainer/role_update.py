@@ -82,11 +82,30 @@ def test_a_model_that_mixes_packed_sequences_is_refused_and_padded_it_computes_e
     with scratch() as place:
         _, data = usual(place)
         AutoModelForCausalLM.from_config(Qwen3_5TextConfig(**sizes)).save_pretrained(place / "mixing")
-        packed, padded = ({"model": {"path": str(place / "mixing"), "use_remove_padding": on}} for on in (True, False))
         with check.assertRaisesRegex(TrainingError, "use_remove_padding: linear_attention layers"):
-            train(place, **packed)
+            train(place, model={"path": str(place / "mixing"), "attn_implementation": "eager"})
         wanted = torch.cat(plain_log_probs(place / "mixing", trained_rows(data)))
-        torch.testing.assert_close(scores(place, place / "mixing", **padded), wanted, atol=1e-5, rtol=1e-5)
+        padded = scores(place, place / "mixing", model={"use_remove_padding": False})
+        torch.testing.assert_close(padded, wanted, atol=1e-5, rtol=1e-5)
+
+
+def test_a_model_whose_attention_is_not_sdpa_s_is_not_packed_with_it():
+    from transformers import AutoModelForCausalLM, GptOssConfig, StableLmConfig
+
+    sizes = {"vocab_size": 64, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "head_dim": 8}
+    sizes |= {"num_attention_heads": 4, "num_key_value_heads": 2, "pad_token_id": 0}
+    with scratch() as place:
+        _, data = usual(place)
+        for config in (GptOssConfig(**sizes, num_local_experts=4, num_experts_per_tok=2), StableLmConfig(**sizes)):
+            model = AutoModelForCausalLM.from_config(config)
+            for name, value in model.named_parameters():
+                value.data += "sinks" in name
+            model.save_pretrained(place / "other")
+            with check.assertRaisesRegex(TrainingError, "packed sequences need flash attention"):
+                scores(place, place / "other", model={"attn_implementation": "sdpa"})
+            wanted = torch.cat(plain_log_probs(place / "other", trained_rows(data)))
+            eager = scores(place, place / "other", model={"attn_implementation": "eager"})
+            torch.testing.assert_close(eager, wanted, atol=1e-5, rtol=1e-5)
 
 
 def test_rewarded_answers_become_more_probable_and_others_less():

@@ -125,6 +125,12 @@ def load_network(folder: Path, implementation: str, dtype: torch.dtype, *, trust
         )
     except (OSError, ValueError, ImportError) as error:
         raise TrainingError(f"{folder}: is no model that can be trained: {first_line(error)}") from error
+    # other models would leave out a part of their attention (GPT-OSS' sinks), or not ask for it: sequences would mix
+    if implementation == BLOCKS and not (network._supports_sdpa and network._supports_attention_backend):
+        raise TrainingError(
+            f"{folder}: packed sequences need flash attention with this model: set model.attn_implementation to eager, "
+            "or model.use_remove_padding to false"
+        )
     for name, module in network.named_modules():
         if f"{name.rpartition('.')[2]}." in VISION:
             module.register_forward_pre_hook(_without_lengths, with_kwargs=True)
