@@ -124,7 +124,7 @@ def test_a_model_that_mixes_packed_sequences_is_refused_before_anything_is_rolle
     given = [f"train.algorithm={name}", f"policy_config.base_model={tmp_path}"]
     with pytest.raises(SettingsError, match="linear_attention layers") as caught:
         check_algorithm(load(overrides=given))
-    assert caught.value.hint == "-s rl.model.use_remove_padding=false"
+    assert caught.value.hint == "-s rl.model.use_remove_padding=false trains it"
     check_algorithm(load(overrides=[*given, "rl.model.use_remove_padding=false"]))
     write_json(tmp_path / "config.json", {"text_config": {"layer_types": ["sliding_attention", *layers[1:]]}})
     check_algorithm(load(overrides=given))

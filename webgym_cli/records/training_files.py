@@ -18,15 +18,20 @@ ADAPTER_WEIGHTS = "adapter_model.safetensors"
 VISION = ("visual.", "vision_tower.", "vision_model.", "multi_modal_projector.")
 # Keys of a model's configuration by which it changes its output layer's logits: of Gemma, Granite, Cohere and Falcon.
 _LOGIT_KEYS = ("final_logit_softcapping", "logits_scaling", "logit_scale", "lm_head_multiplier")
+# Layers whose state passes from a packed sequence to the next one.
+_MIXING = ("linear_attention", "conv", "mamba", "hybrid")
 
 
-def find_changed_logits(config: Mapping[str, Any]) -> str:
-    """Return `KEY=VALUE` by which a model changes the logits that log-probs are computed from; empty without any."""
+def find_unfit(config: Mapping[str, Any], *, packed: bool) -> tuple[str, str]:
+    """Return why policy gradients would train a model by wrong log-probs, and the setting that trains it; else empty.
+
+    `packed`: whether sequences are packed.
+    """
     text = config.get("text_config") or config
-    return next((f"{key}={text[key]}" for key in _LOGIT_KEYS if text.get(key) not in (None, 1)), "")
-
-
-def find_mixing_layer(config: Mapping[str, Any]) -> str:
-    """Return the kind of a model's layers whose state passes from a packed sequence to the next one; empty without."""
-    kinds = (config.get("text_config") or config).get("layer_types") or ()
-    return next((kind for kind in kinds if kind in ("linear_attention", "conv", "mamba", "hybrid")), "")
+    for key in _LOGIT_KEYS:
+        if text.get(key) not in (None, 1):
+            return f"its config.json has {key}={text[key]}, which changes the logits", "train.algorithm=sft"
+    for kind in text.get("layer_types") or ():
+        if packed and kind in _MIXING:
+            return f"its {kind} layers mix packed sequences", "rl.model.use_remove_padding=false"
+    return "", ""

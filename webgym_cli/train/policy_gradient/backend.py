@@ -18,7 +18,7 @@ from webgym_cli.config.shipped import find_deepspeed_file, read_deepspeed_file
 from webgym_cli.errors import MissingStageError, SettingsError
 from webgym_cli.records.checkpoint import Checkpoint, LoraAdapter
 from webgym_cli.records.dataset import RlData
-from webgym_cli.records.training_files import find_changed_logits, find_mixing_layer
+from webgym_cli.records.training_files import find_unfit
 from webgym_cli.store import checkpoints
 from webgym_cli.store.adapters import AdapterStart, plan_adapter
 from webgym_cli.store.checkpoints import algorithm
@@ -113,17 +113,9 @@ def check_webrl(settings: Settings) -> None:
         )
     folder = find_model_folder(model)
     config = read_optional_object(folder / "config.json") if folder else {}
-    if settings.rl.model.use_remove_padding and (kind := find_mixing_layer(config)):
-        raise SettingsError(
-            f"rl.model.use_remove_padding: {model} has {kind} layers, which mix packed sequences",
-            hint="-s rl.model.use_remove_padding=false",
-        )
-    if change := find_changed_logits(config):
-        raise SettingsError(
-            f"train.algorithm={name}: the config.json of {model} has {change}, which changes the logits that policy "
-            "gradients compute log-probabilities from",
-            hint="-s train.algorithm=sft trains it",
-        )
+    problem, instead = find_unfit(config, packed=settings.rl.model.use_remove_padding)
+    if problem:
+        raise SettingsError(f"train.algorithm={name}: {model}: {problem}", hint=f"-s {instead} trains it")
 
 
 def check_settings(settings: Settings) -> None:

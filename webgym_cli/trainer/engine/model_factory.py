@@ -73,7 +73,9 @@ class ModelFactory:
         )
 
     def _load(self, folder: Path, kind: torch.dtype) -> Any:
-        return model.load_network(folder, self.attention, kind, trusted=self.options.model.trust_remote_code)
+        network = model.load_network(folder, self.attention, kind, trusted=self.options.model.trust_remote_code)
+        model.refuse_unfit(network, self.options.model)
+        return network
 
     def collator(self, folder: Path, network: Any) -> Collator:
         """Return the collator for a network."""

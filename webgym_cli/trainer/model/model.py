@@ -18,7 +18,7 @@ from torch import nn
 
 from webgym_cli.config.rl import RlModelSettings
 from webgym_cli.records.sampling import Sampling
-from webgym_cli.records.training_files import ADAPTER_WEIGHTS, VISION, find_changed_logits, find_mixing_layer
+from webgym_cli.records.training_files import ADAPTER_WEIGHTS, VISION, find_unfit
 from webgym_cli.trainer.model.inputs import FLASH_ARGUMENTS, Inputs
 from webgym_cli.trainer.model.logprobs import token_log_probs
 from webgym_cli.trainer.options import TrainingError
@@ -30,9 +30,7 @@ class PolicyModel(nn.Module):  # type: ignore[misc]
     """A transformers model that returns log-probs and entropies of the trained tokens."""
 
     def __init__(self, network: Any, *, sampling: Sampling, chunk: int) -> None:
-        """Raises `TrainingError` for a model that changes its output layer's logits."""
         super().__init__()
-        _refuse_changed_logits(network)
         self.network = network
         layer = network.get_output_embeddings()
         layer.forward = functools.partial(_layer_log_probs, layer, sampling=sampling, chunk=chunk)
@@ -58,13 +56,11 @@ class PolicyModel(nn.Module):  # type: ignore[misc]
                 layer.enable_adapters(True)
 
 
-def _refuse_changed_logits(network: Any) -> None:
-    """Raise `TrainingError` for a model whose log-probs are not its output layer's."""
-    if change := find_changed_logits(network.config.get_text_config().to_dict()):
-        raise TrainingError(
-            f"{network.name_or_path}: its config.json has {change}, which changes the logits: this trainer can't tell "
-            "its log-probs; train.algorithm=sft trains it"
-        )
+def refuse_unfit(network: Any, options: RlModelSettings) -> None:
+    """Raise `TrainingError` for a model that would be trained by wrong log-probs."""
+    problem, instead = find_unfit(network.config.get_text_config().to_dict(), packed=options.use_remove_padding)
+    if problem:
+        raise TrainingError(f"{network.name_or_path}: {problem}; {instead} trains it")
 
 
 def hidden_states(transformer: Any, inputs: Inputs) -> torch.Tensor:
@@ -156,8 +152,6 @@ def image_processor(folder: Path, network: Any, *, trusted: bool = False) -> Any
 
 def configure_training(network: Any, options: RlModelSettings) -> None:
     """Set the trained parameters, the LoRA adapter and gradient checkpointing. Raises `TrainingError`."""
-    if options.use_remove_padding and (kind := find_mixing_layer(network.config.get_text_config().to_dict())):
-        raise TrainingError(f"model.use_remove_padding: {kind} layers mix packed sequences: set it to false")
     for name, parameter in network.named_parameters():
         if options.freeze_vision_tower and any(part in name for part in VISION):
             parameter.requires_grad_(False)
