@@ -1,6 +1,7 @@
 """A person's own queries: answered, or refused in DuckDB's words; nothing is written."""
 
 import shutil
+import time
 
 import pytest
 
@@ -25,6 +26,17 @@ def test_any_select_is_answered(run):
     by_site = "SELECT site, count(*) AS n FROM trajectories GROUP BY ALL ORDER BY site"
     assert rows(run, by_site) == [{"site": "a.test", "n": 1}, {"site": "b.test", "n": 1}]
     assert rows(run, "FROM stored SELECT max(started_at) AS newest") == [{"newest": "2026-01-02T03:04:05"}]
+
+
+def test_times_are_compared_in_utc_whatever_the_zone_of_the_machine_is(run, monkeypatch):
+    """East of Greenwich no episode was of the last hour, and west of it those of the last night were."""
+    hour = "started_at BETWEEN TIMESTAMPTZ '2026-01-02 12:00+09' AND TIMESTAMPTZ '2026-01-02 13:00+09'"
+    with monkeypatch.context() as patch:
+        patch.setenv("TZ", "Asia/Tokyo")
+        time.tzset()
+        counts = rows(run, f"SELECT count(*) AS n FROM trajectories WHERE {hour}")
+    time.tzset()
+    assert counts == [{"n": 2}]
 
 
 @pytest.mark.parametrize("name", ["ru?", "r[u]n", "r*", "it's %s"])

@@ -181,6 +181,8 @@ def open_index(
             if as_of is not None:
                 _restrict(connection, as_of)
             connection.execute(_TRAJECTORIES)
+            # Else `started_at > now() - INTERVAL 1 HOUR` chooses other episodes in another time zone.
+            connection.execute("SET GLOBAL TimeZone = 'UTC'")
             folders = {(one, file.parent) for one, of in fragments.items() for files in of.values() for file in files}
             # A temporary index links to the run's own, and DuckDB checks the resolved path.
             own = {RunDir(one.root).index.resolve() / folder.relative_to(one.index) for one, folder in folders}
