@@ -252,7 +252,7 @@ async def run(job: Job, root: Path) -> dict[str, Any]:
     plan, folder = planned(job), RunDir(root)
     queue, barrier = arrange(job.scheduler, plan.owed, job.concurrency)
     size = inner.options.width, inner.options.height
-    agent: Agent = OracleAgent(job.mode) if job.expert else ScriptedAgent(size, job.mode)
+    agent: Agent = OracleAgent(settings) if job.expert else ScriptedAgent(size, job.mode)
     create_or_open(folder, settings)
     write_plan(folder, plan)
     async with PacedPool(inner, job.scripts, barrier) as pool:

@@ -207,8 +207,7 @@ async def test_several_servers_are_asked_alike(world):
 
 async def test_experts_sample_from_nothing(world):
     world.load("agent.num_chains=1", GREEDY)
-    context = world.settings.context_config
-    await world.roll(4, agent=OracleAgent(context.interaction_mode, context.prompt_version))
+    await world.roll(4, agent=OracleAgent(world.settings))
     assert [trajectory.sampling for trajectory in world.stored] == [None] * 4
 
 

@@ -16,10 +16,9 @@ from webgym_cli.agent.prompt import render_step
 from webgym_cli.config.load import load
 from webgym_cli.environments.registry import find_environment
 from webgym_cli.errors import WebGymError
-from webgym_cli.records.action import Action, ActionName, InteractionMode
+from webgym_cli.records.action import Action, ActionName
 from webgym_cli.records.failure import FailureKind, Stop
 from webgym_cli.records.task import Split
-from webgym_cli.records.trajectory import PromptVersion
 from webgym_cli.records.webrl import WebRLActionName
 from webgym_cli.rollout.agents import OracleAgent
 from webgym_cli.rollout.plan import plan_rollout
@@ -58,7 +57,7 @@ def says(*replies):
 
 async def test_the_expert_s_episodes_are_stored_and_can_be_rendered_again(engine):
     """tests/environments/webarena has the other tasks."""
-    agent = OracleAgent(InteractionMode.SET_OF_MARKS, PromptVersion.WEBRL)
+    agent = OracleAgent(load(overrides=["context_config.prompt_version=webrl"]))
     stored = await engine.roll(f"webarena:{TASKS}", agent, "rollout.concurrency=3", episodes=3)
     assert len(stored) == 3
     generated = stored.pop("fixture-generated")

@@ -102,8 +102,7 @@ class ClientSession(Agent):
 
     async def act(self, prompt: Prompt, environment: Environment) -> PolicyReply:
         """Wait for the client's next action."""
-        thinking = bool(self._settings.policy_config.thinking)
-        text = add_empty_thought(await self._replies.get(), thinking=thinking)
+        text = add_empty_thought(await self._replies.get(), thinking=self._settings.policy_config.thinking)
         return PolicyReply(text=text, generation=Generation(finish_reason="stop"))
 
     def show(self, episode: EpisodeRun, view: RawObservation) -> None:

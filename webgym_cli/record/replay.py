@@ -46,7 +46,7 @@ class ActionWriter:
         """Raises `UsageError` for an action set that shows pages as text."""
         context = settings.context_config
         self._mode, self._version = context.interaction_mode, str(context.prompt_version)
-        self._thinking = bool(settings.policy_config.thinking)
+        self._thinking = settings.policy_config.thinking
         actions = ACTION_SETS.find(self._version)
         if actions.observes == "text":
             hint = "-s context_config.prompt_version=complete"

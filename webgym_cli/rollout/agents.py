@@ -10,12 +10,12 @@ from webgym_cli.agent.actions.parse import ParseError
 from webgym_cli.agent.client.gate import PolicyGate
 from webgym_cli.agent.forms.reasoning import add_empty_thought
 from webgym_cli.agent.prompt import PolicyReply, Prompt, ServerCounters
+from webgym_cli.config.model import Settings
 from webgym_cli.environments.base import Environment
 from webgym_cli.errors import UsageError
-from webgym_cli.records.action import InteractionMode
 from webgym_cli.records.sampling import Sampling
 from webgym_cli.records.series import EXPERT
-from webgym_cli.records.trajectory import Generation, Observation, PromptVersion, Step
+from webgym_cli.records.trajectory import Generation, Observation, Step
 from webgym_cli.records.webrl import AnyAction
 
 if TYPE_CHECKING:
@@ -77,31 +77,21 @@ class OracleAgent(Agent):
 
     name = EXPERT
 
-    def __init__(
-        self,
-        mode: InteractionMode,
-        action_set: str = PromptVersion.VANILLA,
-        call_format: str = "hermes",
-        *,
-        thinking: bool = False,
-    ) -> None:
-        self._mode = mode
-        self._action_set = action_set
-        self._call_format = call_format
-        self._thinking = thinking
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
 
     async def act(self, prompt: Prompt, environment: Environment) -> PolicyReply:
         """Return the expert's next action in the response format of the prompt."""
-        action = await environment.expert_action()
-        formats, name = ACTION_SETS, str(self._action_set)
+        action, settings = await environment.expert_action(), self._settings
+        formats, name = ACTION_SETS, str(settings.context_config.prompt_version)
         hint = "-s context_config.prompt_version=full, or another set of docs/actions.md that has it"
         if environment.tools is not None:
-            formats, name, hint = CALL_FORMATS, self._call_format, "-s agent.call_format=hermes"
+            formats, name, hint = CALL_FORMATS, settings.agent.call_format, "-s agent.call_format=hermes"
         try:
-            text = formats.find(name).format_action(action, self._mode)
+            text = formats.find(name).format_action(action, settings.context_config.interaction_mode)
         except ValueError as error:
             raise UsageError(f"the expert's action can't be written as {name} has it: {error}", hint=hint) from error
-        text = add_empty_thought(text, thinking=self._thinking)
+        text = add_empty_thought(text, thinking=settings.policy_config.thinking)
         return PolicyReply(text=text, generation=Generation(finish_reason="stop"))
 
 

@@ -90,9 +90,7 @@ async def open_agent(
 ) -> AsyncIterator[Agent]:
     """Yield the agent, connected to the policy servers if there are any. `gate`: None means one that stays open."""
     if not acting.base_urls:
-        context, thinking = settings.context_config, bool(settings.policy_config.thinking)
-        call_format = settings.agent.call_format
-        yield OracleAgent(context.interaction_mode, context.prompt_version, call_format, thinking=thinking)
+        yield OracleAgent(settings)
         return
     from webgym_cli.agent.client.chat_request import EncodedImages
     from webgym_cli.agent.client.load_balancer import BalancedPolicy

@@ -25,7 +25,7 @@ def strip_reasoning(response: str, *, thinking: bool) -> str:
     return _after_last(response) if thinking else _LEADING.sub("", response, count=1)
 
 
-def add_empty_thought(action: str, *, thinking: bool) -> str:
+def add_empty_thought(action: str, *, thinking: bool | None) -> str:
     """Return an action that no model wrote as a response of the policy: a thinking model acts after its thought only.
 
     Without one each action of an expert was read as a thought, and its episodes ended with a reward of 0.
