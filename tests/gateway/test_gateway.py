@@ -24,9 +24,10 @@ from webgym_cli.agent.client.gate import ServedPolicy
 from webgym_cli.agent.client.policy import digest_tokens
 from webgym_cli.agent.tokens.tokens import ModelTokens
 from webgym_cli.config.load import load
-from webgym_cli.errors import SettingsError, StoreError
+from webgym_cli.errors import BudgetSpentError, SettingsError, StoreError
 from webgym_cli.gateway import recorder, server, sessions
 from webgym_cli.gateway.requests import convert_to_chat
+from webgym_cli.jobs.budget import Budget
 from webgym_cli.prepare.export.export import Export
 from webgym_cli.prepare.export.options import ExportOptions
 from webgym_cli.prepare.rl.execute import execute
@@ -425,6 +426,21 @@ async def test_refused_calls_are_no_steps_of_a_planned_episode(world):
     world.upstream.lost_images = 0
     codes = [(await world.chat(key, ask(f"{number}."))).status_code for number in range(3)]
     assert (codes, session.exhausted) == ([200, 200, 400], True)
+
+
+async def test_no_session_is_opened_beyond_the_cost_of_a_run(world):
+    cost = load(overrides=['cost.prices={"policy": {"prompt": 1e6, "completion": 1e6}}', "cost.max_cost=1"]).cost
+    world.recorder.budget = Budget(cost, str(world.run.root))
+    session = await world.open()
+    assert (await world.chat(session["key"])).status_code == 200
+    refused = await world.client.post("/sessions", json={})
+    assert (refused.status_code, refused.json()["error"]["code"]) == (429, "cost_limit")
+    assert (await world.chat(session["key"], ask("Go on."))).status_code == 200
+    await look_for_expired(world)
+    await end(world, session, reward=1.0)
+    with pytest.raises(BudgetSpentError, match="of the cost of 1 is spent"):
+        await world.recorder.end_expired()
+    assert len(stored(world.run)) == 1
 
 
 async def test_rewards_of_a_session_are_limited(world, monkeypatch):

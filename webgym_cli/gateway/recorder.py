@@ -19,6 +19,7 @@ from webgym_cli.errors import BoundaryError, StoreError
 from webgym_cli.gateway.requests import ChatRequest, RequestError, convert_request
 from webgym_cli.gateway.sessions import OPEN_SUFFIX, GatewayCall, Session, digest_key, recover_sessions
 from webgym_cli.imports.chat import read_reply
+from webgym_cli.jobs.budget import Budget, Work
 from webgym_cli.records.action import Action
 from webgym_cli.records.events import EventSink, make_event
 from webgym_cli.records.failure import FailureKind
@@ -33,6 +34,7 @@ from webgym_cli.records.trajectory import (
     Step,
     ToolResult,
     Trajectory,
+    count_tokens,
 )
 from webgym_cli.rollout.agents import ModelAgent, build_step
 from webgym_cli.rollout.episode import derive_sampling_seed
@@ -61,6 +63,8 @@ class Recorder:
     sink: EventSink
     split: Split = Split.TRAIN
     iteration: int = 0
+    budget: Budget = field(default_factory=Budget)
+    """Limits new sessions; that of a rollout limits its episodes instead."""
     sessions: dict[str, Session] = field(default_factory=dict)
     """Open sessions by the digest of their key."""
     _turns: Counter[str] = field(default_factory=Counter)
@@ -76,6 +80,7 @@ class Recorder:
                 self._store(session, again=True)
             elif (of.split, of.iteration, session.policy) == served:
                 self.sessions[session.key] = session
+                self.budget.add(count_tokens(call.step for call in session.calls), self.settings.policy_models)
             else:  # the policy that acted is not served any more
                 detail = "the gateway serves another policy"
                 self.end(session, Outcome(failure=FailureKind.CANCELLED, failure_detail=detail))
@@ -84,6 +89,8 @@ class Recorder:
         """Open a session and return it with its key. Raises `RequestError` if there are too many."""
         if len(self.sessions) >= MAX_SESSIONS:
             raise RequestError(429, f"{MAX_SESSIONS} sessions are open", "too_many_sessions")
+        if reason := self.budget.refuse(Work.EPISODE):
+            raise RequestError(429, reason, "cost_limit")
         name = f"{self.split}-{self.iteration:04d}-s{secrets.token_hex(8)}"
         position = self._turns[task.key]
         self._turns[task.key] += 1
@@ -150,7 +157,10 @@ class Recorder:
         session.cancel_calls()
 
     async def end_expired(self) -> None:
-        """Until cancelled, end each session beyond the time limit as a failure, and store those that wait for it."""
+        """Until cancelled, end each session beyond the time limit as a failure, and store those that wait for it.
+
+        Raises `BudgetSpentError` once a session was refused for the cost and none is open.
+        """
         limit, failures = self.settings.rollout.episode_timeout, Counter[str]()
         late = Outcome(failure=FailureKind.EPISODE_TIMEOUT, failure_detail=f"longer than {limit:g} s")
         for look in count():
@@ -164,6 +174,8 @@ class Recorder:
                         message = f"{session.id} is not stored yet, and tried again: {error}"
                         self.sink(make_event("not_stored", id=session.id, reason=str(error), message=message))
                     failures[session.id] += 1
+            if not self.sessions:
+                self.budget.require()
             await asyncio.sleep(_LOOK)
 
     async def _sample(self, session: Session, request: ChatRequest, digest: str, *, helper: bool) -> GatewayCall:
@@ -198,6 +210,7 @@ class Recorder:
             raise
         facts = {"request": digest, "helper": helper, "tools": request.schemas, "step": step, "at": now()}
         session.record("call", call=GatewayCall(number=len(session.calls), **facts))
+        self.budget.add(count_tokens([step]), self.settings.policy_models)
         session.error = None
         return session.calls[-1]
 

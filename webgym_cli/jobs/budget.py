@@ -71,6 +71,11 @@ class Budget:
             self.judge_calls += calls
             self.largest_judgement = max(calls, self.largest_judgement)
 
+    def refuse(self, work: Work) -> str:
+        """Return why nothing more is admitted, for work that is not waited for; empty if there is room."""
+        self._refused = self._refused or self._find_reason(work)
+        return self._refused
+
     def require(self) -> None:
         """Raise `BudgetSpentError` if work was refused."""
         if self._refused:

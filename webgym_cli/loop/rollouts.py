@@ -81,12 +81,13 @@ def make_recorder(
 
 
 async def serve_gateway(context: StageContext, split: Split, policy: str, host: str, port: int) -> None:
-    """Serve the gateway until cancelled, or until the last policy server dies (`JobError`)."""
+    """Serve the gateway until cancelled, the last policy server dies (`JobError`), or `cost.max_cost` is spent."""
     settings = apply_test_sampling(context.settings, split)
     acting = await start_policy(context, policy)
     try:
         async with open_agent(context.run, settings, acting) as agent:
             recorder = make_recorder(context, settings, acting, agent, split)
+            recorder.budget = context.budget
             recorder.recover()
             async with GatewayServer(recorder, host=host, port=port) as server:
                 waiting = len(recorder.sessions)

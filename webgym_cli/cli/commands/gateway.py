@@ -34,7 +34,7 @@ def gateway(
       webgym gateway runs/a --split test --port 0
       webgym gateway runs/a --policy http://HOST:8000/v1
 
-    Exit codes: 3, 4, 75.
+    Exit codes: 3, 4, 75, 86.
 
     See also: webgym rollout, webgym judge, webgym prepare.
     """
