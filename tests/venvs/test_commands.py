@@ -36,10 +36,12 @@ def test_the_doctor_fails_when_something_is_missing_and_says_what():
 
 def test_a_long_step_gives_signs_of_life(tmp_path, monkeypatch):
     monkeypatch.setattr(command, "REPORT_SECONDS", 0.3)
-    events = []
+    events, log = [], tmp_path / "log"
+    log.write_text("Resolved 2 packages in 1s\nPrepared 2 packages in 1s\n")  # an earlier step's
     code = "import time; print('Collecting torch', flush=True); print('WARNING: x', flush=True); time.sleep(2); exit(3)"
-    assert asyncio.run(command.run_logged([sys.executable, "-c", code], tmp_path / "log", events.append)) == 3
+    assert asyncio.run(command.run_logged([sys.executable, "-c", code], log, events.append)) == 3
     assert any("Collecting torch" in line for line in events)
+    assert not any("2 of 2 packages" in line for line in events)
 
 
 def set_up(monkeypatch, *words):

@@ -126,11 +126,13 @@ async def run_logged(command: Sequence[str], log: Path, report: Callable[[str], 
     import asyncio
 
     from webgym_cli.jobs.process import Job, last_lines
+    from webgym_cli.util.files import file_size
     from webgym_cli.venvs.installer import describe_progress
     from webgym_cli.venvs.locate import own_environ
 
     loop = asyncio.get_running_loop()
     started = reported = loop.time()
+    before = file_size(log)  # the output of earlier steps: a check of two minutes went on "installing"
     # The check leaves the bytecode of what it imports: where the user forbids it, each start of vLLM would compile it.
     env = {name: value for name, value in own_environ().items() if name != "PYTHONDONTWRITEBYTECODE"}
     job = Job.spawn(command, env=env, log=log)
@@ -139,7 +141,7 @@ async def run_logged(command: Sequence[str], log: Path, report: Callable[[str], 
             await asyncio.sleep(0.1)
             if loop.time() - reported >= REPORT_SECONDS:
                 reported = loop.time()
-                lines = [line for line in last_lines(log, 500) if "WARNING" not in line]
+                lines = [line for line in last_lines(log, 500, file_size(log) - before) if "WARNING" not in line]
                 progress = describe_progress("\n".join(lines)) or " ".join(lines[-1:]).strip()
                 report(f"  {reported - started:.0f} s: {progress[:150]}")
     finally:
