@@ -8,8 +8,9 @@ import pytest
 
 from tests.serve.fakes import adapter, fake_python, look, until, weights
 from webgym_cli.config.load import load
+from webgym_cli.serve.arguments import round_rank
 from webgym_cli.serve.execute import AdapterError
-from webgym_cli.serve.plan import plan_servers, round_rank
+from webgym_cli.serve.plan import plan_servers
 
 
 @pytest.fixture

@@ -12,7 +12,8 @@ from webgym_cli.config.load import load
 from webgym_cli.errors import SettingsError
 from webgym_cli.jobs import devices
 from webgym_cli.serve import cpu_server
-from webgym_cli.serve.plan import logprobs_kind, plan_servers
+from webgym_cli.serve.arguments import logprobs_kind
+from webgym_cli.serve.plan import plan_servers
 from webgym_cli.util.urls import is_loopback
 
 PYTHON = Path("/env/bin/python")
@@ -237,6 +238,23 @@ def test_a_plan_is_json_and_the_same_twice():
 )
 def test_the_last_argument_decides_what_logprobs_are_of(arguments, text):
     assert logprobs_kind(load(overrides=[f"serve.extra_args={json.dumps(arguments)}"])) == text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "setting"),
+    [
+        (["--max-model-len", "4096"], "serve.max_model_len"),
+        (["--enforce-eager", "--max_model_len=4096"], "serve.max_model_len"),
+        (["--served-model-name", "mine"], "serve.served_model_name"),
+        (["-tp=2"], "serve.tensor_parallel_size"),
+        (["--model", "other"], "policy_config.base_model"),
+    ],
+    ids=str,
+)
+def test_an_argument_whose_setting_others_read_is_refused(arguments, setting):
+    with pytest.raises(SettingsError) as raised:
+        planned(f"serve.extra_args={json.dumps(arguments)}")
+    assert setting in raised.value.hint
 
 
 @pytest.mark.parametrize("arguments", [["--logprobs-mode", "raw_logits"], ["--logprobs-mode=raw_logits"]], ids=str)

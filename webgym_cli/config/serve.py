@@ -63,7 +63,8 @@ class ServeSettings(ConfigSection):
     cpu_kvcache_gb: float = Field(default=1.0, gt=0, allow_inf_nan=False)
     """Size of the KV cache of each worker in GiB (CPU only). vLLM fills it with zeros at its start."""
     extra_args: tuple[str, ...] = ()
-    """Additional arguments of vLLM's server, passed unchanged: `["--enforce-eager"]`. They override ours."""
+    """Additional arguments of vLLM's server, passed unchanged: `["--enforce-eager"]`. They override ours; one for the
+    server's model, name, address, length or parallelism is refused, as its setting is read elsewhere too."""
 
     @property
     def workers(self) -> int:

@@ -40,7 +40,7 @@ from webgym_cli.rollout.plan import RolloutPlan, write_plan
 from webgym_cli.rollout.queue import EpisodeQueue, SharedRollouts
 from webgym_cli.rollout.resources import PolicyEndpoint, apply_test_sampling, name_policy, open_agent, policy_urls
 from webgym_cli.rollout.runner import LocalRunner, open_runner
-from webgym_cli.serve.plan import logprobs_kind
+from webgym_cli.serve.arguments import logprobs_kind
 from webgym_cli.store.buffer import scan_stored
 from webgym_cli.store.checkpoints import policy_path, version
 from webgym_cli.store.index.query import refresh_index

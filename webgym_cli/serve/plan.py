@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import math
 import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
@@ -11,16 +9,20 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal
 
-from webgym_cli.agent.prompts.webrl_prompt import RAW_TEMPLATE
 from webgym_cli.config.model import Settings
-from webgym_cli.config.model_defaults import AUTO, NONE
-from webgym_cli.config.model_families import chat_template_kwargs
 from webgym_cli.config.serve import ServeSettings
 from webgym_cli.errors import SettingsError
 from webgym_cli.jobs.devices import VARIABLE, split_gpus, usable_gpus
-from webgym_cli.records.sampling import Logprobs
-from webgym_cli.records.trajectory import PromptVersion
 from webgym_cli.serve import cpu_server
+from webgym_cli.serve.arguments import (
+    RUNTIME_UPDATING,
+    common_args,
+    device_args,
+    lora_args,
+    refuse_arguments,
+    round_rank,
+    template_args,
+)
 from webgym_cli.util.local_server import format_address, local_address
 from webgym_cli.util.optional import known_or, when
 from webgym_cli.util.urls import is_loopback
@@ -128,10 +130,11 @@ def plan_servers(
     """Return the plans of this machine's servers for a model on `cpu` or `cuda`, one per replica.
 
     `phases`: whether the servers alternate with training; `lora_rank`: rank of the trained adapters, 0 for none.
-    Raises `SettingsError` for an impossible sleep and for more replicas than GPUs, `UsageError` for an invalid
-    `CUDA_VISIBLE_DEVICES`.
+    Raises `SettingsError` for an impossible sleep, more replicas than GPUs, and arguments that have a setting;
+    `UsageError` for an invalid `CUDA_VISIBLE_DEVICES`.
     """
     serve = settings.serve
+    refuse_arguments(serve.extra_args)
     split = _divide_gpus(serve, device)
     action = _choose_sleep(settings, device) if phases else "keep"
     # Named adapters need servers that keep running, on loopback: the endpoint lets any client load adapters.
@@ -145,9 +148,9 @@ def plan_servers(
         serve=serve,
         port=serve.port,
         args=(
-            *_common_args(settings),
-            *_template_args(model, settings),
-            *_device_args(serve, device),
+            *common_args(settings),
+            *template_args(model, settings),
+            *device_args(serve, device),
             *when(action == "sleep", ("--enable-sleep-mode",)),
             *when(served, lora_args(served)),
         ),
@@ -184,61 +187,6 @@ def _choose_sleep(settings: Settings, device: str) -> SleepAction:
     return how
 
 
-def _common_args(settings: Settings) -> list[str]:
-    serve = settings.serve
-    return [
-        *("--host", serve.host),
-        *("--served-model-name", serve.served_model_name),
-        *("--max-model-len", str(serve.max_model_len)),
-        *("--max-num-seqs", str(serve.max_num_seqs)),
-        *("--tensor-parallel-size", str(serve.tensor_parallel_size)),
-        *("--data-parallel-size", str(serve.data_parallel_size)),
-        *("--limit-mm-per-prompt", _images(settings)),
-        *when(settings.policy_config.trust_remote_code, ("--trust-remote-code",)),
-        *when(serve.reasoning_parser not in (AUTO, NONE), ("--reasoning-parser", serve.reasoning_parser)),
-        *("--seed", str(settings.seed)),
-        # log-probabilities of the sampling distribution: after temperature, top-k, top-p and min-p
-        *(FLAG, PROCESSED),
-        # a checkpoint's generation_config.json would silently add penalties that are not in the settings
-        *("--generation-config", "vllm"),
-        "--disable-uvicorn-access-log",
-    ]
-
-
-def _template_args(model: str, settings: Settings) -> tuple[str, ...]:
-    if settings.context_config.prompt_version is PromptVersion.WEBRL_RELEASED:
-        return ("--chat-template", RAW_TEMPLATE)
-    arguments = chat_template_kwargs(model)
-    return when(arguments, ("--default-chat-template-kwargs", json.dumps(arguments)))
-
-
-def _images(settings: Settings) -> str:
-    """Return `--limit-mm-per-prompt`: the images of the history window and the current observation.
-
-    vLLM reserves memory for this size; it does not resize. Screenshots above `image_max_pixels` are not trained on,
-    and smaller ones are resized only by the model's own processor, in training and serving alike.
-    """
-    side = math.ceil(math.sqrt(settings.image.image_max_pixels))
-    context = settings.context_config
-    count = min(context.history_window + 1, context.max_images or context.history_window + 1)
-    return json.dumps({"image": {"count": count, "width": side, "height": side}, "video": 0}, separators=(",", ":"))
-
-
-def _device_args(serve: ServeSettings, device: str) -> list[str]:
-    if device != "cpu":
-        return ["--gpu-memory-utilization", str(serve.gpu_memory_utilization), "--dtype", serve.dtype]
-    return [
-        "--enforce-eager",
-        # a request with a seed whose prefill is split kills vLLM's CPU engine: each prefill must fit into one step
-        "--no-enable-chunked-prefill",
-        *("--max-num-batched-tokens", str(max(serve.max_model_len, serve.max_num_seqs))),
-        *("--dtype", "float32" if serve.dtype == "auto" else serve.dtype),
-        # the backend's own variable takes whole GiB only
-        *("--kv-cache-memory-bytes", str(round(serve.cpu_kvcache_gb * 2**30))),
-        *when(serve.workers == 1, ("--distributed-executor-backend", "uni")),
-    ]
-
-
 def _cpu_env(settings: Settings, servers: int) -> dict[str, str]:
     """Return the variables of the CPU backend. Half of a server's share of the cores is left to the browsers."""
     workers, cpus = settings.serve.workers, len(os.sched_getaffinity(0)) // servers
@@ -255,44 +203,3 @@ def _cpu_env(settings: Settings, servers: int) -> dict[str, str]:
 def base_url(host: str, port: int) -> str:
     """Return the OpenAI base URL of a server on this machine."""
     return f"http://{format_address((local_address(host), port))}/v1"
-
-
-# vLLM's argument and webgym's default for it.
-FLAG, PROCESSED = "--logprobs-mode", "processed_logprobs"
-_KINDS: dict[str, Logprobs] = {PROCESSED: "processed", "raw_logprobs": "raw"}
-
-
-def logprobs_kind(settings: Settings) -> Logprobs:
-    """Return the kind of log-probabilities of webgym's server; `serve.extra_args` overrides the default.
-
-    Raises `SettingsError` for a mode that returns logits instead.
-    """
-    mode, arguments = PROCESSED, settings.serve.extra_args
-    for number, argument in enumerate(arguments):
-        name, given, value = argument.partition("=")
-        if name.replace("_", "-") == FLAG:
-            mode = value if given else "".join(arguments[number + 1 : number + 2])
-    if mode not in _KINDS:
-        raise SettingsError(
-            f"serve.extra_args: {FLAG} {mode} gives no log-probabilities", hint="leave it out, then roll out again"
-        )
-    return _KINDS[mode]
-
-
-# Allowed values of `--max-lora-rank`.
-_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
-# Adapters in one vLLM batch: the newest, the previous one, and that of an evaluation.
-_MAX_LORAS = 3
-# Enables loading and unloading of adapters at runtime.
-RUNTIME_UPDATING = {"VLLM_ALLOW_RUNTIME_LORA_UPDATING": "1"}
-
-
-def round_rank(rank: int) -> int:
-    """Return the smallest allowed `--max-lora-rank` that is at least `rank`; 0 if there is none."""
-    return next((allowed for allowed in _RANKS if 0 < rank <= allowed), 0)
-
-
-def lora_args(rank: int) -> tuple[str, ...]:
-    """Return the server's arguments for adapters up to `rank`, an allowed `--max-lora-rank`."""
-    counts = ("--max-loras", str(_MAX_LORAS), "--max-cpu-loras", str(2 * _MAX_LORAS))
-    return ("--enable-lora", "--max-lora-rank", str(rank), *counts)
