@@ -57,10 +57,11 @@ class _Exemption:
         return fnmatchcase(host, self.host) or host.endswith(f".{self.host.removeprefix('*').removeprefix('.')}")
 
 
-def find_proxy(address: str) -> EnvironmentProxy | None:
+def find_proxy(address: str, *, needed: bool = True) -> EnvironmentProxy | None:
     """Return the environment's proxy for an address; None: a direct connection, as always to this machine.
 
-    Raises `SettingsError` that names the variable if it is malformed.
+    `needed`: whether the package that HTTP clients take for a SOCKS proxy must be there. Raises `SettingsError` that
+    names the variable if it is malformed.
     """
     parts = urlsplit(address)
     host, scheme = parts.hostname or "", _SCHEMES.get(parts.scheme, parts.scheme)
@@ -70,7 +71,7 @@ def find_proxy(address: str) -> EnvironmentProxy | None:
     for kind in (scheme, "all"):
         variable, value = _read(f"{kind}_proxy")
         if value and not any(exempt.holds(host, port) for exempt in _list_exemptions()):
-            return EnvironmentProxy(variable, _parse_proxy(variable, value))
+            return EnvironmentProxy(variable, _parse_proxy(variable, value, needed=needed))
     return None
 
 

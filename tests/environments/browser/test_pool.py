@@ -16,7 +16,7 @@ from webgym_cli.config.browser import BrowserSettings
 from webgym_cli.environments.browser.options import SessionOptions
 from webgym_cli.environments.browser.pool import BrowserPool
 from webgym_cli.environments.browser.session import BrowserSession
-from webgym_cli.errors import BoundaryError, VenvError
+from webgym_cli.errors import BoundaryError, SettingsError, VenvError
 from webgym_cli.jobs.guard import read_stat
 from webgym_cli.records.failure import FailureKind
 
@@ -125,6 +125,14 @@ async def test_a_browser_that_can_not_start(tmp_path: Path):
     with pytest.raises(VenvError, match=r"can't be started: .*missing library.* exitCode=3,"):
         async with BrowserPool(BrowserSettings(executable=str(broken))):
             raise AssertionError("it started")
+
+
+@pytest.mark.parametrize("argument", ["--proxy-server=http://proxy.example:3128", "--proxy-bypass-list=10.0.0.1"])
+async def test_arguments_that_lead_past_the_gate_are_refused(argument):
+    with pytest.raises(SettingsError) as raised:
+        async with BrowserPool(BrowserSettings(args=("--mute-audio", argument)), "http://127.0.0.1:1"):
+            raise AssertionError("it started")
+    assert argument.partition("=")[0] in str(raised.value) and "https_proxy" in raised.value.hint
 
 
 async def test_a_browser_leaves_no_folder_behind(chromium, tmp_path, monkeypatch):

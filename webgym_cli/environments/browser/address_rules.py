@@ -94,7 +94,7 @@ class AddressRules:
         real = _extract_ipv4(address)
         if any(real in network or address in network for network in self.networks):
             return None
-        if not _is_public(real):
+        if not is_public(address):
             return f"{address} is a private address"
         # Services of this machine, such as Ray's dashboard, often listen on its public address too.
         return f"{address} is an address of this machine, which is private" if _is_own(real) else None
@@ -109,7 +109,9 @@ def _extract_ipv4(address: IPAddress) -> IPAddress:
     return address
 
 
-def _is_public(address: IPAddress) -> bool:
+def is_public(address: IPAddress) -> bool:
+    """Whether an address is one of the public web; of one with an IPv4 address in it, that one."""
+    address = _extract_ipv4(address)
     if isinstance(address, ipaddress.IPv6Address) and address.is_site_local:
         return False
     unusual = address.is_multicast or address.is_reserved or any(address in network for network in _PRIVATE)

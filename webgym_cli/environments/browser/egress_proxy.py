@@ -2,6 +2,7 @@
 
 A check of the address alone would miss redirects, links, scripts' requests and names that resolve to private
 addresses. The proxy resolves each name and connects to the checked address, which prevents DNS rebinding.
+Where the environment names a proxy (`https_proxy`), it goes on to that one, which resolves the name itself.
 """
 
 from __future__ import annotations
@@ -13,18 +14,21 @@ import socket
 import ssl
 from collections import OrderedDict
 from collections.abc import Collection
-from typing import Any
 from urllib.parse import urlsplit
 
-from webgym_cli.environments.browser.address_rules import AddressRules
+from webgym_cli.environments.browser.address_rules import AddressRules, is_public
+from webgym_cli.environments.browser.upstream_proxy import Connection, UpstreamProxy
 from webgym_cli.errors import BoundaryError
 from webgym_cli.jobs.workers import race
 from webgym_cli.records.failure import FailureKind
-from webgym_cli.util.proxies import ssl_context
+from webgym_cli.util.local_server import format_address
+from webgym_cli.util.proxies import find_proxy, ssl_context
 
 _HEAD_LIMIT = 64 * 1024
 _HEAD_TIMEOUT = 60.0
 _CONNECT_TIMEOUT = 15.0
+# For a name that another proxy resolves too; networks with one may have no names of the web, and answer nothing.
+_LOOKUP_TIMEOUT = 3.0
 _CHUNK = 64 * 1024
 # Maximum number of remembered refused hosts, and of unreached ones.
 _REFUSALS = 1000
@@ -136,7 +140,7 @@ class EgressProxy:
         try:
             if tunnel and self.unchecked and host not in self.unchecked:
                 await self._check_certificate(host, port)
-            far_reader, far_writer = await self._connect(host, port)
+            (far_reader, far_writer), upstream = await self._connect(host, port, tunnel=tunnel)
         except RefusedRequest as reason:
             _remember(self._refused, host, str(reason))
             writer.write(_answer("403 Forbidden", f"webgym: {reason}"))
@@ -152,32 +156,41 @@ class EgressProxy:
         if tunnel:
             writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
         else:
-            path = parts._replace(scheme="", netloc="").geturl() or "/"
-            far_writer.write(f"{method} {path} {version}\r\n".encode("latin-1") + _one_request(fields))
+            path, login = parts._replace(scheme="", netloc="").geturl() or "/", b""
+            if upstream and upstream.takes_requests:
+                path, login = target, upstream.login_field
+            far_writer.write(f"{method} {path} {version}\r\n".encode("latin-1") + login + _one_request(fields))
         await _relay(reader, writer, far_reader, far_writer)
 
     async def _check_certificate(self, host: str, port: int) -> None:
         """Refuse a host whose certificate is not valid, in place of the browser."""
+        (_, writer), _ = await self._connect(host, port, tunnel=True)
         try:
-            _, writer = await self._connect(host, port, ssl=ssl_context(), server_hostname=host)
+            async with asyncio.timeout(_CONNECT_TIMEOUT):
+                await writer.start_tls(ssl_context(), server_hostname=host)
         except ssl.SSLCertVerificationError as error:
             raise RefusedRequest(f"the certificate of {host} is not valid: {error.verify_message}") from error
         except ssl.SSLError:
             return  # no TLS, as of a WebSocket without it
-        writer.close()
+        finally:
+            writer.close()
 
-    async def _connect(self, host: str, port: int, **tls: Any) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    async def _connect(self, host: str, port: int, *, tunnel: bool) -> tuple[Connection, UpstreamProxy | None]:
+        """Return a connection to a host, or to the proxy that the environment names for it, and that proxy."""
         async with asyncio.timeout(_CONNECT_TIMEOUT):
             if place := self.rules.places.get(host):
-                return await asyncio.open_connection(*place, **tls)
+                return await asyncio.open_connection(*place), None
             if reason := self.rules.refuse_host(host):
                 raise RefusedRequest(reason)
             self._note_unreached(host, None)  # an attempt without an answer may outlast the page's deadline
             try:
-                connection = await self._connect_first(host, port, **tls)
-            except ssl.SSLError:
-                self._unreached.clear()
-                raise
+                upstream = await self._find_upstream(host, port, tunnel=tunnel)
+                if upstream is None:
+                    connection = await self._connect_first(host, port)
+                elif tunnel or not upstream.takes_requests:
+                    connection = await upstream.open_tunnel(host, port)
+                else:
+                    connection = await upstream.connect()
             except OSError as error:
                 self._note_unreached(host, error)
                 raise
@@ -185,16 +198,31 @@ class EgressProxy:
                 self._unreached.pop(host, None)
                 raise
             self._unreached.clear()
-            return connection
+            return connection, upstream
 
-    async def _connect_first(
-        self, host: str, port: int, **tls: Any
-    ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    async def _find_upstream(self, host: str, port: int, *, tunnel: bool) -> UpstreamProxy | None:
+        """Return the environment's proxy for a host; None without one, and for private addresses that are allowed.
+
+        A name that only that proxy can resolve is left to it. Raises `RefusedRequest` as a direct connection does.
+        """
+        scheme = "https" if tunnel else "http"
+        proxy = find_proxy(f"{scheme}://{format_address((host, port))}", needed=False)
+        if proxy is None:
+            return None
+        try:
+            async with asyncio.timeout(_LOOKUP_TIMEOUT):
+                addresses = await self._addresses(host, port)
+        except (socket.gaierror, TimeoutError):
+            addresses = []
+        is_private = any(not is_public(ipaddress.ip_address(address.partition("%")[0])) for address in addresses)
+        return None if is_private else UpstreamProxy(proxy)
+
+    async def _connect_first(self, host: str, port: int) -> Connection:
         """Connect to the first address of a host that answers. Raises the first address's error."""
         errors = []
         for address in await self._addresses(host, port):
             try:
-                return await asyncio.open_connection(address, port, **tls)
+                return await asyncio.open_connection(address, port)
             except OSError as error:
                 errors.append(error)
         raise errors[0] if errors else OSError(f"{host}: no address")

@@ -10,7 +10,7 @@ from itertools import chain
 from webgym_cli.config.browser import BrowserSettings
 from webgym_cli.environments.browser.executable import advise_on_start, find_chromium, raise_open_files
 from webgym_cli.environments.browser.options import SessionOptions
-from webgym_cli.environments.browser.process import BrowserProcess, require_address
+from webgym_cli.environments.browser.process import BrowserProcess, refuse_bypass, require_address
 from webgym_cli.environments.browser.session import BrowserSession
 from webgym_cli.errors import BoundaryError, VenvError
 from webgym_cli.records.failure import FailureKind
@@ -39,8 +39,10 @@ class BrowserPool:
     async def __aenter__(self) -> BrowserPool:
         """Start the first browser, or connect to the first remote one that answers.
 
-        Raises `VenvError` when there is none, `SettingsError` for an address that is none.
+        Raises `VenvError` when there is none, `SettingsError` for an address that is none and for `refuse_bypass`.
         """
+        if self._proxy:
+            refuse_bypass(self._settings.args)
         if not self._settings.cdp_urls:
             find_chromium(self._settings)
             raise_open_files()

@@ -10,7 +10,7 @@ import asyncio
 import os
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -51,6 +51,7 @@ _ARGUMENTS = (
 )
 # With an egress proxy nothing may bypass it, neither loopback nor WebRTC.
 _THROUGH_GATE = ("--proxy-bypass-list=<-loopback>", "--force-webrtc-ip-handling-policy=disable_non_proxied_udp")
+_BYPASSES = ("proxy-server", "proxy-bypass-list")
 _SECRET = re.compile(r"KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL", re.IGNORECASE)
 # A browser's memory grows with its contexts and its age: it is replaced after so many, or so many seconds.
 MAX_CONTEXTS = 400
@@ -259,6 +260,16 @@ def require_address(url: str) -> None:
             f"browser.cdp_urls: {shown} is no address of a browser",
             hint="http://HOST:PORT, or the ws:// address that the browser tells",
         )
+
+
+def refuse_bypass(arguments: Sequence[str]) -> None:
+    """Raise `SettingsError` for arguments of the user's that lead pages past the egress proxy: the last ones count."""
+    for argument in arguments:
+        if argument.lstrip("-").partition("=")[0] in _BYPASSES:
+            raise SettingsError(
+                f"browser.args: {argument.partition('=')[0]} would lead pages past webgym's egress proxy",
+                hint="export https_proxy=http://HOST:PORT, through which that proxy reaches the web",
+            )
 
 
 def redact_keys(text: str) -> str:
