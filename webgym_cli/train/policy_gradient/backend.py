@@ -18,7 +18,7 @@ from webgym_cli.config.shipped import find_deepspeed_file, read_deepspeed_file
 from webgym_cli.errors import MissingStageError, SettingsError
 from webgym_cli.records.checkpoint import Checkpoint, LoraAdapter
 from webgym_cli.records.dataset import RlData
-from webgym_cli.records.training_files import find_unfit
+from webgym_cli.records.unfit_models import find_unfit
 from webgym_cli.store import checkpoints
 from webgym_cli.store.adapters import AdapterStart, plan_adapter
 from webgym_cli.store.checkpoints import algorithm

@@ -18,7 +18,8 @@ from torch import nn
 
 from webgym_cli.config.rl import RlModelSettings
 from webgym_cli.records.sampling import Sampling
-from webgym_cli.records.training_files import ADAPTER_WEIGHTS, VISION, find_unfit
+from webgym_cli.records.training_files import ADAPTER_WEIGHTS, VISION
+from webgym_cli.records.unfit_models import find_unfit
 from webgym_cli.trainer.model.inputs import FLASH_ARGUMENTS, Inputs
 from webgym_cli.trainer.model.logprobs import token_log_probs
 from webgym_cli.trainer.options import TrainingError
