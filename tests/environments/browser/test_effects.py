@@ -158,6 +158,8 @@ this.ariaExpanded = true">Oslo</button>
 FIELDS = {
     "plain": (FIELD + ">", "new", None),
     "formatted": (FIELD + "oninput='this.value = this.value.replace(/^(...)(....)$/, `($1) $2`)'>", "5551234", None),
+    "a date without its zero": (FIELD + "oninput=\"this.value = this.value.replace(/^0/, '')\">", "05/12/1990", None),
+    "a time without its zero": (FIELD + "oninput=\"this.value = this.value.replace(/^0/, '')\">", "09:30", None),
     "cut": (FIELD + "maxlength=3>", "hello", 'the field did not take that: it now holds "hel"'),
     "emptied": (FIELD + "oninput=\"this.value=''\">", "x", 'the field did not take that: it now holds ""'),
     "a number": (FIELD.replace("old", "1") + "type=number>", "many", 'the field did not take that: it now holds ""'),

@@ -257,6 +257,8 @@ webgym.act = (() => {
   };
 
   const check = (text) => {
+    // date fields write 5/1/2026 as 05/01/2026, or the other way round
+    const read = (written) => bare(/^\d+(:|\D\d+\D)\d/.test(text) ? written.replace(/(?<!\d)0+(?=\d)/g, "") : written);
     const focus = focused();
     if (!prepared) return {}; // the page was replaced
     if (!target) {
@@ -268,7 +270,7 @@ webgym.act = (() => {
       return isDone ? {} : { error: `the field did not take that: it now holds ${JSON.stringify(shown(held(target)))}` };
     }
     if (!target.isConnected || focus !== target) return {};
-    const has = bare(held(target)), wanted = bare(text);
+    const has = read(held(target)), wanted = read(text);
     const isKept = before && !wanted.includes(before) && (has === before + wanted || has === wanted + before);
     // editors render only a part of a long text
     const parts = editorOf(target) ? [wanted.slice(0, 40), wanted.slice(-40)] : [wanted];
