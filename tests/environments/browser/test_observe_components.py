@@ -118,7 +118,7 @@ CASES = {
         "<div style='position:relative;height:20px'><i tabindex=0 style='position:absolute;top:9px;left:40px'><input "
         "type=range readonly tabindex=-1 aria-label=Zoom aria-valuenow=50 style='position:absolute;clip:rect(0,0,0,0);"
         "width:100%;height:100%'></i></div>",
-        "slider 'Zoom' = '50' (readonly)",
+        "slider 'Zoom' = '50'",
     ),
     "a switch in a wider frame that does nothing": (
         "<div style='cursor:pointer;width:400px'><button role=switch aria-checked=false aria-label=Live style='width:"

@@ -49,8 +49,8 @@ CASES = {
     ),
     "an icon by its class that says what it shows, not how it is drawn": (
         "<button><i class='fa-solid fa-2x fa-times'></i></button><button><i class='fa-brands fa-light-switch'></i>"
-        "</button>",
-        "button 'times'; button 'light switch'",
+        "</button><button><i class='k-icon k-svg-icon k-svg-i-pin'></i></button>",
+        "button 'times'; button 'light switch'; button 'pin'",
     ),
     "an icon by its class, else by what it is called in tests": (
         "<button><svg class='lucide lucide-circle-play h-5' width=20 height=20></svg></button>"
@@ -444,12 +444,16 @@ TOLD = {
         "<fieldset disabled><button>Off</button></fieldset><input aria-label=R required readonly>"
         "<button aria-pressed=false>"
         "Tog</button><div role=checkbox aria-checked=mixed tabindex=0>Mix</div><a href='#' aria-current=page>Cur</a>"
-        "<input aria-label=I aria-invalid=true aria-errormessage=e><i id=e>wrong</i><input aria-label=F autofocus>"
-        "<div role=option aria-posinset=2 aria-setsize=5>Opt</div><ol><li aria-current=step><a href='#'>Step</a></ol>"
-        "<p><input aria-label=J aria-invalid=true><b class=field-error>Too short</b></p>",
+        "<input aria-label=I aria-invalid=true aria-errormessage=e><i id=e>wrong</i><input aria-label=F required "
+        "autofocus><div role=option aria-posinset=2 aria-setsize=5>Opt</div><ol><li aria-current=step><a href='#'>Step"
+        "</a></ol>"
+        "<p><input aria-label=J aria-invalid=true><b class=field-error>Too short</b></p>"
+        "<p><input aria-label=K required><b class=field-error>Give a name</b></p><p><input aria-label=L "
+        "class=is-invalid><b class=field-error>Too long</b></p>",
         "button 'Off' (disabled); textbox 'R' (readonly) (required); button 'Tog' (not pressed); "
-        "checkbox 'Mix' (mixed); link 'Cur' (current); textbox 'I' (invalid: wrong); textbox 'F' (focused); "
-        "option 'Opt' (2 of 5); link 'Step' (current); textbox 'J' (invalid: Too short)",
+        "checkbox 'Mix' (mixed); link 'Cur' (current); textbox 'I' (invalid: wrong); textbox 'F' (required) (focused); "
+        "option 'Opt' (2 of 5); link 'Step' (current); textbox 'J' (invalid: Too short); "
+        "textbox 'K' (required) (invalid: Give a name); textbox 'L' (invalid: Too long)",
     ),
     "the options of native lists": (
         "<select aria-label=S><option>A<option>B<option disabled>X<optgroup disabled><option>Y</optgroup>"

@@ -145,7 +145,7 @@ webgym.roles = (() => {
       const own = ["data-icon", "icon"].map((name) => part.getAttribute(name)).find((value) => value && !/^(yes|no|true|false|\d+)$/.test(value));
       const told = own || part.getAttribute("href")?.split("#")[1] || part.localName === "use" && part.getAttribute("xlink:href")?.split("#")[1] ||
         part.localName === "img" && part.getAttribute("src")?.match(/^(?!data:)[^?#]*/)?.[0].split("/").pop().replace(/\.\w+$/, "") ||
-        (part.getAttribute("class") || "").match(/(?:^|\s|[a-z]-)(?:icon|fa|bi|codicon|mdi|glyphicon|ti|lucide|feather|ph|pi|ri)-(?!-?(?:only|hover|base|button|default|small|medium|large|sm|md|lg|xs|xl)\b|(?:solid|regular|light|thin|duotone|brands|fw|spin|\dx)(?![\w-]))([\w-]+)/)?.[1] || iconAttribute(part) ||
+        (part.getAttribute("class") || "").match(/(?:^|\s|[a-z]-)(?:icon|fa|bi|codicon|mdi|glyphicon|ti|lucide|feather|ph|pi|ri|i)-(?!-?(?:only|hover|base|button|default|small|medium|large|sm|md|lg|xs|xl)\b|(?:solid|regular|light|thin|duotone|brands|fw|spin|\dx)(?![\w-]))([\w-]+)/)?.[1] || iconAttribute(part) ||
         part.closest("[aria-hidden=true]") && part.textContent.trim().match(/^[a-z]{2,}(_[a-z\d]+)*$/)?.[0];
       if (told) return told.replace(/[-_]+/g, " ");
     }

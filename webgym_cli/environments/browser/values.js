@@ -62,14 +62,15 @@ webgym.values = (() => {
   const statesOf = (element) => {
     const role = roleOf(element), told = (name) => attributeOf(element, `aria-${name}`), is = (name) => told(name) === "true";
     const isMixed = element.indeterminate === true || told("checked") === "mixed" || told("pressed") === "mixed";
-    const wrong = told("invalid") && told("invalid") !== "false" || matches(element, ":user-invalid");
+    const wrong = told("invalid") && told("invalid") !== "false" || matches(element, ":user-invalid") ||
+      matches(element, ":invalid,[class*=invalid i]") && complaintBeside(element); // a form may show it without a state
     const message = () => oneLine([...byIds(element, "aria-errormessage"), ...byIds(element, "aria-describedby")]
       .map((part) => textOf(part)).join(" ") || complaintBeside(element) || element.validationMessage);
     const [least, most] = [element.min || told("valuemin"), element.max || told("valuemax")];
     const options = optionsOf(element);
     return [
       (matches(element, ":disabled") || element.closest("[aria-disabled=true]")) && "disabled",
-      (element.readOnly === true && !/^(combobox|listbox)$/.test(role) && !TICKED.test(role) || is("readonly")) && "readonly",
+      (element.readOnly === true && !/^(combobox|listbox|slider)$/.test(role) && !TICKED.test(role) || is("readonly")) && "readonly",
       (element.required === true || is("required")) && "required",
       wrong && `invalid${message() && `: ${message()}`}`,
       isMixed && "mixed",
