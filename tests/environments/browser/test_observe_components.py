@@ -779,6 +779,56 @@ CASES = {
         "aria-hidden=true style='display:none'></div>Pick</div>",
         "generic ''",
     ),
+    "a window's title bar with its button, and a header of columns that are moved": (
+        "<div style='touch-action:none;width:200px'>Notes <button aria-label=Close>×</button></div>"
+        "<div style='touch-action:none;width:200px'><b style='cursor:pointer'>Name</b> <b style='cursor:pointer'>Age"
+        "</b></div>",
+        "generic 'Notes'; button 'Close'; generic 'Name'; generic 'Age'",
+    ),
+    "empty places of a schedule, and a veil": (
+        "<div class=day-slot onclick=1 style='border-left:1px solid;height:30px'></div>"
+        "<div class=day-veil onclick=1 style='height:30px'></div>",
+        "generic 'day slot'",
+    ),
+    "cells under headers with a row of fields below them": (
+        "<table role=grid><thead><tr><th>Name<th>Age<tr><td><input aria-label='name filter'><td><input aria-label="
+        "'age filter'></thead><tr><td tabindex=0>Ann<td tabindex=0>7</table>",
+        "textbox 'name filter'; textbox 'age filter'; gridcell 'row 1, column Name' = 'Ann'; "
+        "gridcell 'row 1, column Age' = '7'",
+    ),
+    "a list that is labelled by its chosen option": (
+        "<label for=s>Speed</label><b id=s role=combobox tabindex=0 aria-labelledby=o>Slow</b><ul hidden>"
+        "<li role=option id=o>Slow</ul>",
+        "combobox 'Speed' = 'Slow'",
+    ),
+    "a field in a dialog that has a label before it": (
+        "<div><b class=x-label>Orders</b></div><div><div role=alertdialog><input placeholder=City></div></div>",
+        "textbox 'City'",
+    ),
+    "sliders that are called as their value, and by their track": (
+        "<div>Volume <input type=range value=30 aria-label=30 aria-valuetext=30></div><div title=Opacity style='height:"
+        f"20px'><b><i role=slider tabindex=0 aria-valuenow=5 style='{ICON}'></i></b></div>",
+        "slider 'Volume' = '30'; slider 'Opacity' = '5'",
+    ),
+    "a field that lies over the list of its label": (
+        "<label>Tags</label><div style='position:relative;width:200px'><b role=combobox aria-label=Tags tabindex=0 "
+        "style='position:absolute;inset:0'></b><div style='position:relative;padding:4px;background:#fff'><input "
+        "style='width:14px'></div></div>",
+        "textbox 'Tags'",
+    ),
+    "switches with a label beside the name of their state": (
+        "<label for=a>Live</label><label><input type=checkbox role=switch id=a aria-label=Close></label>"
+        f"<label for=b>Mute</label><b role=switch id=b tabindex=0 aria-label='Toggle it' style='{ICON}'></b>"
+        "<label>7<input type=radio aria-label=Draw></label>",
+        "switch 'Live: Close' (unchecked); switch 'Mute: Toggle it' (unchecked); radio 'Draw' (unchecked)",
+    ),
+    "parts without words: a cross in a box with a class, a handle beside a field; a board of buttons": (
+        f"<div class=modal-header>Rename<button class=btn-close style='{ICON}'></button></div><p><input "
+        f"aria-label=Size><b role=button style='{ICON};cursor:ew-resize'></b></p><div class=draw-board style='width:"
+        "200px;height:90px;cursor:crosshair'><svg width=90 height=30><g role=button aria-label=Turn><rect width=20 "
+        "height=20 /></g><g role=button aria-label=Cut><rect x=40 width=20 height=20 /></g></svg></div>",
+        "button 'close'; textbox 'Size'; button 'resize'; generic 'draw board'; button 'Turn'; button 'Cut'",
+    ),
 }
 
 

@@ -131,7 +131,7 @@ webgym.kinds = (() => {
     if (!matches(element, "div,span,section") || element.firstElementChild || oneLine(element.textContent)) return false;
     const style = styleOf(element), drawn = (part) => getComputedStyle(element, part).content !== "none";
     return style.backgroundImage === "none" && /^rgba\(|\/ [\d.]+\)$/.test(style.backgroundColor) &&
-      style.borderTopWidth === "0px" && style.boxShadow === "none" && !drawn("::before") && !drawn("::after");
+      style.borderWidth === "0px" && style.boxShadow === "none" && !drawn("::before") && !drawn("::after");
   };
 
   // A backdrop, whose listener closes the layer or blocks clicks on what is below it; not what is moved or has a name.

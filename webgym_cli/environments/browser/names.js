@@ -7,6 +7,7 @@ webgym.names = (() => {
   const TICKED = /^(checkbox|radio|switch)$/;
   const WRAPPED = /^(combobox|spinbutton)$/; // may be around the field that takes their text
   const WORDS = /^[a-z]{3,}([-_]?[a-z])*$/i, TOUCHES = 2; // an id without numbers; pixels between parts of one button
+  const CROSS = /(?:^|[\s_-])(close|remove|dismiss)(?=\s|$)/i; // a class of a cross, whatever what it is in is called
   const { adopt, atOnce, attributeOf, classOf, editable, generatedIn, getter, hintOf, iconOf, matches, memo, parentNode, parentOf, pictured, purposeOf, roleOf,
     rootOf, styleOf, testIdOf, titleOf, treeOf } = webgym.roles;
   const { bare, byIds, CONTROLS, FIELDS, inside, isChip, labelIn, MOST_NODES, oneLine, partOf, textOf, TICKS, wordsBut, wordsIn, wordsOf } = webgym.texts;
@@ -33,7 +34,9 @@ webgym.names = (() => {
     const apart = (head) => Math.round((Math.abs(rectOf(head).left - left) + Math.abs(rectOf(head).right - right)) / 4);
     const above = heads.filter((head) => rectOf(head).left < middle && middle < rectOf(head).right);
     const row = Array.from(parentNode(cell).children), place = () => (heads.length === row.length ? row : row.filter((other) => matches(other, CELLS))).indexOf(cell);
-    const head = heads.some((one) => rectOf(one).width > 1) ? above.sort((one, other) => apart(other) - apart(one)).at(-1) : heads[place()];
+    const filters = (one) => inside(one, FIELDS).length; // a row of them may be below the headers
+    const closest = () => above.sort((one, other) => apart(other) - apart(one) || filters(other) - filters(one)).at(-1);
+    const head = heads.some((one) => rectOf(one).width > 1) ? closest() : heads[place()];
     const wordsBut = (unread) => textOf(head, { left: MOST_NODES, unread: (node) => matches(node, unread) });
     return head ? oneLine(wordsBut(`${TICKS},${CONTROLS}`)) || wordsBut(TICKS) : "";
   };
@@ -141,9 +144,9 @@ webgym.names = (() => {
     field.localName === "select" && field.tabIndex < 0 && !field.labels.length &&
     [field, field.parentElement].some((at) => at && (rectOf(at).width < 8 || styleOf(at).opacity === "0"));
   const shown = (at, side) => { do at = at[side]; while (at && (at.localName === "br" || !at.checkVisibility() || matches(at, FIELDS) && isUnused(at))); return at; };
-  // An element and those around it that contain more than the one before.
+  // An element and those around it that contain more than the one before: what stands beside a dialog names nothing in it.
   const levelsOf = function* (element) {
-    for (let at = element, level = 0; at && level < BESIDE && at.localName !== "body"; at = parentOf(at)) {
+    for (let at = element, level = 0; at && level < BESIDE && !matches(at, "body,dialog,[role=dialog],[role=alertdialog]"); at = parentOf(at)) {
       if (!nextOf(at, "previousSibling") && !nextOf(at, "nextSibling")) continue;
       level++;
       yield at;
@@ -158,7 +161,10 @@ webgym.names = (() => {
   // The label of a form's row that is not linked to its control; null if there is none.
   const rowLabelOf = (element, isField) => {
     const isHandle = (one) => roleOf(one) === "slider" && roleOf(element) === "slider" && parentOf(parentOf(one)) === parentOf(parentOf(element)); // of one track
-    const isOther = (one) => !one.contains(element) && !element.contains(one) && !isUnused(one) && !isHandle(one);
+    const own = rectOf(element), sides = ["left", "top"], ends = ["right", "bottom"];
+    // a component's list may lie behind the field that takes its text, and the two handles of a range are one over the other
+    const isBehind = (one) => sides.every((side) => rectOf(one)[side] <= own[side]) && ends.every((end) => rectOf(one)[end] >= own[end]);
+    const isOther = (one) => !one.contains(element) && !element.contains(one) && !isUnused(one) && !isHandle(one) && !isBehind(one);
     const hasOther = (one) => [one, ...inside(one, FIELDS)].some((field) => matches(field, `${FIELDS},${TICKS}`) && isOther(field));
     const hasNamed = (box) => inside(box, "[role=slider],[role=spinbutton],[role=listbox]").some(isOther);
     const labels = isField ? "label,[class*=label i]" : "label";
@@ -174,6 +180,13 @@ webgym.names = (() => {
       if (before && (label || !isField && before.classList[0] !== at.classList[0])) return null; // one of equal parts may be active
     }
     return null;
+  };
+
+  // The label that a component puts on a slider's track in place of its handle.
+  const trackName = (element) => {
+    const track = element.parentElement?.closest("[aria-label],[title]");
+    const isTrack = track && !/\p{L}/u.test(textOf(track)) && inside(track, `${FIELDS},${CONTROLS}`).every((one) => roleOf(one) === "slider");
+    return isTrack && (track.getAttribute("aria-label") || track.title);
   };
 
   // The name of the group around a field without one, such as the boxes of a code.
@@ -210,7 +223,7 @@ webgym.names = (() => {
       const label = takes && element.closest("label"), control = label && label.control;
       return control && (control.localName === "button" || isUnused(control)) && textOf(label, { left: MOST_NODES, words: true });
     };
-    const labels = () => Array.from(element.labels || linked(), (label) => label.getAttribute("aria-label") || wordsBut(label, element).trim() || textOf(label).trim() || label.title).join(" ");
+    const labels = () => Array.from(element.labels || linked(), (label) => label.getAttribute("aria-label") || wordsBut(label, element).trim() || textOf(label, { left: MOST_NODES, unread: (node) => node === element }).trim() || label.title).join(" ");
     const content = (read = wordsOf) => {
       if (tag === "input") return { submit: element.value || "Submit", reset: element.value || "Reset", button: element.value }[element.type];
       return isField || HOLDERS.has(role) ? "" : read(element);
@@ -223,9 +236,10 @@ webgym.names = (() => {
     // what a component calls its field, after the label that a person reads
     const told = () => {
       const own = oneLine(attributeOf(element, "aria-label")), isList = role === "combobox";
-      const row = own && takes && !TICKED.test(role) && !(isList && element.closest("label")) && oneLine(labels() || rowLabelOf(element, true));
+      const row = own && takes && !(isList && element.closest("label")) && oneLine(labels() || !TICKED.test(role) && rowLabelOf(element, true));
+      if (role === "slider" && own === attributeOf(element, "aria-valuetext")) return row;
       if (row && isList && own === oneLine(textOf(element))) return row; // a component may call a list as what is chosen in it
-      return row && !bare(own).includes(bare(row)) && !bare(row).includes(bare(own)) ? `${row}: ${own}` : own;
+      return /\p{L}{2}/u.test(row || "") && !bare(own).includes(bare(row)) && !bare(row).includes(bare(own)) ? `${row}: ${own}` : own;
     };
     // of several buttons after one label or in one field each has its own class
     const withClass = (name) => [name, classOf(element, true)].filter(Boolean).join(": ");
@@ -237,12 +251,13 @@ webgym.names = (() => {
     const opens = role === "combobox" || matches(element, "[aria-haspopup=listbox]"); // what is chosen is no name
     let words; // read once: neighbours are searched for them
     const near = () => (words ??= oneLine(rowOf(element) || buttonOf(element) || besideOf(element, role)));
-    const within = () => !HOLDERS.has(role) && element.querySelector?.("[aria-label],[title],[alt]");
+    const within = () => !HOLDERS.has(role) && inside(element, CONTROLS).length < 2 && element.querySelector?.("[aria-label],[title],[alt]");
     for (const source of [
-      () => byIds(element, "aria-labelledby").filter((part) => !opens || !element.contains(part)).map(labelIn).join(" "),
+      () => byIds(element, "aria-labelledby").filter((part) => !opens || !element.contains(part) && !matches(part, "[role=option]")).map(labelIn).join(" "),
       told, labels, around, () => cellName(element), () => labelBefore(element),
       () => /[\p{L}\p{N}]/u.test(content(wordsIn)) && content(wordsIn), titleAt, content, () => isField ? "" : generatedIn(element),
       () => element.getAttribute("alt") || (tag === "svg" ? pictured(element) : ""),
+      () => role === "slider" && trackName(element),
       () => takes && !TICKED.test(role) && rowLabelOf(element, true),
       () => hintOf(element) || WRAPPED.test(role) && inside(element, "input").filter((field) => !isUnused(field)).map(nameOf)[0],
       () => ["aria-label", "title", "alt"].map((name) => within() && within()?.getAttribute(name)).find(Boolean),
@@ -258,8 +273,9 @@ webgym.names = (() => {
       () => takes && (near() || purposeOf(element) || groupNameOf(element)),
       () => testIdOf(element) || TICKED.test(role) && element.closest(ROWS) && textOf(element.closest(ROWS), { left: MOST_NODES, words: true }),
       () => (/^(generic|image)$/.test(role) || editable(element)) && (classOf(element) || tag.includes("-") && tag.replaceAll("-", " ")),
-      () => /^(button|generic)$/.test(role) && (menuName(element) || withClass(nameAround(element)) || classOf(parentOf(element) || element)),
-      () => styleOf(element).cursor.endsWith("-resize") ? "resize" : role === "generic" && !element.childElementCount && element.id.match(WORDS)?.[0],
+      () => styleOf(element).cursor.endsWith("-resize") && "resize",
+      () => /^(button|generic)$/.test(role) && (menuName(element) || withClass(nameAround(element)) || element.className.match?.(CROSS)?.[1] || classOf(parentOf(element) || element)),
+      () => role === "generic" && !element.childElementCount && element.id.match(WORDS)?.[0],
     ]) {
       const name = oneLine(source());
       if (name) return name;

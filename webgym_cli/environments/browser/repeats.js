@@ -91,8 +91,10 @@ webgym.repeats = (() => {
     const isLow = outer.box.height < LOW || styleOf(inner.element).cursor.endsWith("-resize");
     const isExpander = outer.sure === 1 && (inner.sure === 2 && !sign || isSign) && isLow && !same(outer.box, inner.box);
     const hasBox = matches(outer.element, "[role=treeitem]") && matches(inner.element, MOVED);
+    // a window's title bar, which is moved
+    const isGrip = outer.sure === 1 && inner.element.localName === "button" && styleOf(outer.element).touchAction === "none";
     const isListed = (node) => node === inner.element || outer.sure < 1 && index.has(node);
-    if ((outer.sure < 1 || isExpander || hasBox) && hasWordsBeside(outer.element, isListed)) return null;
+    if ((outer.sure < 1 || isExpander || hasBox || isGrip) && hasWordsBeside(outer.element, isListed)) return null;
     // stars in a frame that does nothing itself
     const isFrame = outer.sure === 2 && inner.sure === 1 && !wordsOf(outer.element) && !listens(outer.element);
     if (isFrame && !same(outer.box, inner.box)) return "outer";
