@@ -10,6 +10,7 @@ from webgym_cli.scoring.define import Reward
 from webgym_cli.util.json_values import as_list
 from webgym_cli.util.optional import known_or, when
 from webgym_cli.util.registry import Registry, list_functions
+from webgym_cli.util.user_code import is_own
 
 # Arguments of webgym's own reward functions that are compared with the response.
 _ANSWERS = frozenset({"answer", "answers"})
@@ -57,7 +58,7 @@ def require_fields(reward: Reward, tasks: Iterable[Task]) -> None:
 
     Nor may webgym's own get an answer that no response could equal: null, empty, or an object, as TriviaQA's.
     """
-    compared = _ANSWERS & {name for name in reward.required if reward.function.__module__.startswith("webgym_cli.")}
+    compared = {name for name in _ANSWERS & {*reward.required} if is_own(reward.function)}
     for task in tasks:
         fields = reward_fields(task)
         reward.require_fields(task, fields, REWARDS.setting)
