@@ -119,3 +119,13 @@ def test_servers_and_trainers_get_none_of_the_keys_that_settings_name(tmp_path, 
     server, trainer = venv_environ(tmp_path), child_environment({}, chosen, tmp_path)
     assert {name for name in keys if name in server} == {"HF_TOKEN", "FOREIGN"}
     assert {name for name in keys if name in trainer} == {"HF_TOKEN", "FOREIGN", "WANDB_API_KEY"}
+
+
+def test_servers_and_trainers_are_alone_where_torchrun_or_a_cluster_started_webgym(tmp_path, monkeypatch):
+    outer = ["RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_PORT", "FORCE_TORCHRUN", "PET_NNODES", "TORCHELASTIC_RUN_ID"]
+    kept = {"NCCL_DEBUG": "INFO", "SLURM_JOB_ID": "7", "WORLD_SIZES": "3"}
+    for name, value in {**dict.fromkeys([*outer, "ACCELERATE_USE_FSDP", "PMI_SIZE"], "2"), **kept}.items():
+        monkeypatch.setenv(name, value)
+    trainer = child_environment({"PET_NODE_RANK": "0"}, load(), tmp_path)
+    assert {name: trainer[name] for name in (*outer, *kept, "PMI_SIZE") if name in trainer} == kept
+    assert trainer["PET_NODE_RANK"] == "0"  # webgym's own rendezvous

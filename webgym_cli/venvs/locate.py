@@ -30,6 +30,12 @@ ROLES = ("serve", "train")
 # Written last into a venv: its presence means that the venv is complete.
 MARKER = "webgym-role.json"
 
+# What torchrun, accelerate, MPI or a cluster's job gave to this process: a training of one process waited for the others
+# of theirs, or took another GPU.
+_LAUNCHED = re.compile(
+    r"(LOCAL_|GROUP_|ROLE_|NODE_)?RANK|(LOCAL_|GROUP_|ROLE_)?WORLD_SIZE|MASTER_(ADDR|PORT)|NPROC_PER_NODE|FORCE_TORCHRUN"
+    r"|(PET|TORCHELASTIC|ACCELERATE|PMI|OMPI_COMM_WORLD)_\w+"
+)
 _DRIVER = Path("/proc/driver/nvidia/version")
 _DRIVER_TIMEOUT = 15.0
 
@@ -102,7 +108,8 @@ def own_environ() -> dict[str, str]:
     """Return this process's environment, without our keys, for an interpreter of another virtual environment."""
     # these configure our own interpreter, and would make the other one import our packages
     ours = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")
-    environ = {name: value for name, value in environ_without_keys().items() if name not in ours}
+    inherited = environ_without_keys().items()
+    environ = {name: value for name, value in inherited if name not in ours and not _LAUNCHED.fullmatch(name)}
     exempt_loopback(environ)
     return environ
 

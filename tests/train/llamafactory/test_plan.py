@@ -24,6 +24,7 @@ from webgym_cli.util.files import read_json, write_json
 from webgym_cli.util.json_values import digest_json
 
 NAME = "model_20260109_000000"
+ALONE = ("--standalone", "--nproc_per_node")
 
 
 @pytest.fixture
@@ -162,9 +163,16 @@ def test_a_missing_llamafactory_and_a_missing_deepspeed_file_are_named(ready, ru
 @pytest.mark.parametrize("processes", [1, 2])
 def test_deepspeed_is_started_by_torchrun(ready, role, processes):
     plan = ready(deepspeed_config_filename="ds_config_cpu_zero2.json", train={"nproc_per_node": processes})
-    torchrun = ("-m", "torch.distributed.run", "--standalone", "--nproc_per_node", str(processes))
+    torchrun = ("-m", "torch.distributed.run", *ALONE, str(processes))
     assert plan.launch.argv == (str(role / "bin/python"), *torchrun, "-m", "llamafactory.launcher", "launch.yaml")
     assert (plan.start.training.world_size, plan.start.training.zero_stage) == (processes, 2)
+
+
+def test_one_process_of_several_gpus_is_started_by_torchrun(ready, role, monkeypatch):
+    monkeypatch.setattr(train_plan, "resolve_device", lambda setting: "cuda")
+    monkeypatch.setattr(devices, "present", lambda: 8)
+    plan = ready(train={"nproc_per_node": 1})  # llamafactory-cli would train in eight
+    assert plan.launch.argv[:6] == (str(role / "bin/python"), "-m", "torch.distributed.run", *ALONE, "1")
 
 
 def test_several_machines_count(ready):

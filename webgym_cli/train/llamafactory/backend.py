@@ -126,10 +126,10 @@ def _plan_launch(
         raise VenvError(f"{cli}: LLaMA-Factory is not installed there", hint="webgym setup --role train")
     env = trainer_env(settings, placement.device, str(config["model_name_or_path"]), folder)
     argv: tuple[str, ...] = (str(cli), "train", LAUNCH_FILE)
-    if deepspeed is not None or placement.world_size > 1:  # LLaMA-Factory runs DeepSpeed under torchrun only
+    # LLaMA-Factory runs DeepSpeed under torchrun only; alone, it would start a process for each GPU that it sees.
+    if deepspeed is not None or placement.world_size > 1 or placement.device == "cuda":
         argv = torchrun_command(python, LAUNCHER, LAUNCH_FILE, placement)
-        if placement.device == "cuda":
-            env |= CUDA_ENV
+        env |= when(placement.device == "cuda", CUDA_ENV)
     wandb_env = wandb_run_variables(settings, run_id(inputs.run, settings)) | dataset.read_wandb_env(inputs.run)
     reporting, overrides, remark = plan_reporting(settings, config, wandb_env, inputs.environ, python)
     overrides = {"output_dir": str(folder)} | overrides
