@@ -1,5 +1,6 @@
 """Scoring stored trajectories: what is stored and counted, what is owed again, and when it is hopeless."""
 
+import asyncio
 import pytest
 
 from tests.records.builders import CRASHED, step
@@ -91,6 +92,7 @@ async def test_a_model_that_was_trained_again_in_its_folder_scores_again(run, se
     fill(run, answered(0))
     await score(model=name)
     assert (await score(ScoringSelection.ALL, model=name))["scored"] == 0
+    await asyncio.sleep(0.05)  # the file system's clock has steps of up to 10 ms
     (tmp_path / "new").mkdir()
     (tmp_path / "orm").rmdir()
     (tmp_path / "new").rename(name)
