@@ -30,8 +30,8 @@ ROLES = ("serve", "train")
 # Written last into a venv: its presence means that the venv is complete.
 MARKER = "webgym-role.json"
 
-# What torchrun, accelerate, MPI or a cluster's job gave to this process: a training of one process waited for the others
-# of theirs, or took another GPU.
+# What torchrun, accelerate, MPI or a cluster's job gave to this process: a training of one process waited for the
+# others of theirs, or took another GPU.
 _LAUNCHED = re.compile(
     r"(LOCAL_|GROUP_|ROLE_|NODE_)?RANK|(LOCAL_|GROUP_|ROLE_)?WORLD_SIZE|MASTER_(ADDR|PORT)|NPROC_PER_NODE|FORCE_TORCHRUN"
     r"|(PET|TORCHELASTIC|ACCELERATE|PMI|OMPI_COMM_WORLD)_\w+"

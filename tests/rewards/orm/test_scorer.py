@@ -1,6 +1,7 @@
 """Scoring stored trajectories: what is stored and counted, what is owed again, and when it is hopeless."""
 
 import asyncio
+
 import pytest
 
 from tests.records.builders import CRASHED, step
