@@ -208,7 +208,7 @@ async def test_in_turns_the_adapter_before_is_dropped(serving):
     ("overrides", "layout"),
     [
         *(((text,), {}) for text in ("serve.enable_lora=false", "rl.model.freeze_vision_tower=false")),
-        *(((), layout) for layout in ({"rank": 64}, {"base": "model_19990101_000000"})),
+        *(((), layout) for layout in ({"rank": 64}, {"vision": True}, {"base": "model_19990101_000000"})),
     ],
 )
 async def test_what_vllm_can_t_serve_by_its_name_is_served_merged(serving, overrides, layout):

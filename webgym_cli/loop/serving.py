@@ -146,7 +146,9 @@ class Serving:
         if newest is None or newest.adapter is None or on_model is None:
             return self.weights, {}
         model, folder = on_model
-        if newest.adapter.rank > fleet.servers[0].plan.lora_rank or not is_plain_adapter(folder):
+        # vLLM would leave out the vision tower's part of an adapter without a word
+        fits = not newest.adapter.vision and newest.adapter.rank <= fleet.servers[0].plan.lora_rank
+        if not (fits and is_plain_adapter(folder)):
             return self.weights, {}
         name = f"{self.settings.serve.served_model_name}-v{newest.version}"
         return (self.weights, {}) if name in self._refused else (model, {name: str(folder)})
