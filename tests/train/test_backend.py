@@ -106,6 +106,8 @@ def test_an_algorithm_that_is_unknown_or_does_not_fit_the_settings_is_refused(na
     [
         ({"cutoff_len": 60}, "leave it out, and -s algorithm_config.cutoff_len=60"),
         ({"use_dora": True, "warmup_ratio": 0.1}, "leave it out, and -s algorithm_config.warmup_steps=0.1"),
+        ({"model_name_or_path": "m"}, "leave it out, and -s policy_config.base_model=m"),
+        ({"image_max_pixels": 4096}, "leave it out, and -s image.image_max_pixels=4096"),
         ({"save_strategy": "epoch", "freeze_extra_modules": ["a"]}, ""),
     ],
 )

@@ -54,8 +54,15 @@ CLI = "llamafactory-cli"
 LAUNCHER = "llamafactory.launcher"
 # The configuration that is run: `train_config.yaml` and the overrides.
 LAUNCH_FILE = "launch.yaml"
-# Keys whose settings other steps read too: in `train.extra` they cut off answers, and warmed up carried moments.
-SHARED = {"cutoff_len": "algorithm_config.cutoff_len", "warmup_ratio": "algorithm_config.warmup_steps"}
+# Keys whose settings other steps read too: in `train.extra` they cut off answers, warmed up carried moments, scaled
+# pictures as no server does, and began each training with the same model.
+SHARED = {
+    "cutoff_len": "algorithm_config.cutoff_len",
+    "warmup_ratio": "algorithm_config.warmup_steps",
+    "model_name_or_path": "policy_config.base_model",
+    "image_min_pixels": "image.image_min_pixels",
+    "image_max_pixels": "image.image_max_pixels",
+}
 # LLaMA-Factory sets them for its own torchrun.
 CUDA_ENV = {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True", "TORCH_NCCL_AVOID_RECORD_STREAMS": "1"}
 
