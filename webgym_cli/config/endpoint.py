@@ -64,4 +64,5 @@ class ChatEndpointSettings(EndpointSettings):
     structured_output: Literal["json_schema", "json_object", "none"] = "json_schema"
     """`response_format` of a request; `none`: JSON is requested in the prompt only."""
     extra_body: dict[str, Any] = Field(default_factory=dict)
-    """Additional fields of a request, such as `{"reasoning_effort": "low"}`."""
+    """Additional fields of a request, such as `{"reasoning_effort": "low"}`; `model`, `messages`, `n` and `stream` are
+    refused."""

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from webgym_cli.agent.client.chat import RequestCounter, require_address
+from webgym_cli.agent.client.chat import RequestCounter, require_endpoint
 from webgym_cli.agent.prompt import render
 from webgym_cli.agent.tokens.tokens import ModelTokens
 from webgym_cli.config.model import Settings
@@ -38,7 +38,7 @@ def require_generator(settings: Settings) -> None:
     if not address:
         raise SettingsError("generate.base_url is empty: there is no model to ask", hint=hint)
     if not is_model_server(address):
-        require_address("generate", address, hint)
+        require_endpoint("generate", settings.generate, hint)
 
 
 def resolve_settings(settings: Settings) -> Settings:

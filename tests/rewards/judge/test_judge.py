@@ -74,6 +74,10 @@ async def test_each_job_has_its_address_and_key(judge, server):
     for wrong in ({"base_url": "http://a/v1", "jobs": {"blocking": {"base_url": "elsewhere"}}}, {"base_url": "nosuch"}):
         with pytest.raises(SettingsError, match="no http"):
             require_judge(JudgeSettings.model_validate(wrong))
+    wrong_body = {"extra_body": {"reasoning_effort": "low", "model": "other"}}
+    for section, given in (("judge", wrong_body), ("judge.jobs.blocking", {"jobs": {"blocking": wrong_body}})):
+        with pytest.raises(SettingsError, match=rf"^{section}\.extra_body\.model: "):
+            require_judge(JudgeSettings.model_validate({"base_url": "http://a/v1", **given}))
 
 
 async def test_the_first_fact_that_fails_decides(judge, server):

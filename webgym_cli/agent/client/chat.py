@@ -30,6 +30,9 @@ RecordT = TypeVar("RecordT", bound=Record)
 _NO_KEY = "none"
 # Parameter for the maximum length of an answer: most servers accept the short name, a few only the long one.
 _SHORT_NAME, _LONG_NAME = "max_tokens", "max_completion_tokens"
+# Fields that webgym sets: by `extra_body` another model answered than the one that is recorded and priced, or no answer
+# could be read.
+_OWN_FIELDS = ("model", "messages", "n", "stream")
 # The end of the reasoning of a model that thinks first, whose server does not separate it.
 _THOUGHT_END = re.compile(r"</think>\s*(?=[{`])")
 _FENCE = re.compile(r"\A```(?:json)?\s*(\{.*\})\s*```\Z", re.DOTALL | re.IGNORECASE)
@@ -189,6 +192,16 @@ def openai_client(
         max_retries=endpoint.retries,
         http_client=http_client,
     )
+
+
+def require_endpoint(section: str, settings: ChatEndpointSettings, hint: str) -> None:
+    """Raise `SettingsError` as `require_address`, and for a field in `extra_body` that requests have of webgym."""
+    require_address(section, settings.base_url, hint)
+    for name in filter(_OWN_FIELDS.__contains__, settings.extra_body):
+        raise SettingsError(
+            f"{section}.extra_body.{name}: webgym sets {name} itself, and reads and records answers by it",
+            hint=f"leave it out; the model is {section}.model",
+        )
 
 
 def require_address(section: str, base_url: str, hint: str) -> None:

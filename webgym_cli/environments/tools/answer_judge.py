@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from webgym_cli.agent.client.chat import REPLY_SCHEMA, ChatClient, JudgeReply, ReplyFormat, fence_data, require_address
+from webgym_cli.agent.client.chat import REPLY_SCHEMA, ChatClient, JudgeReply, ReplyFormat, fence_data, require_endpoint
 from webgym_cli.config.judge import JudgeSettings
 
 _SYSTEM = (
@@ -27,7 +27,7 @@ class AnswerJudge:
         Raises `SettingsError` without a usable `judge.base_url`, `ChatError` without a ruling.
         """
         if self._client is None:
-            require_address("judge", self._settings.base_url, "-s judge.base_url=http://HOST:PORT/v1")
+            require_endpoint("judge", self._settings, "-s judge.base_url=http://HOST:PORT/v1")
             self._client = ChatClient(self._settings)
         user = {"role": "user", "content": f"{question}\n{fence_data(data)}"}
         messages = [{"role": "system", "content": _SYSTEM}, user]

@@ -34,7 +34,7 @@ def _list_tasks(name: str) -> list[Task]:
 
 def _check_settings(settings: Settings, tasks: Sequence[Task]) -> None:
     """Raise `UsageError` for tools or a reward that can't be loaded, or a task without fields that they need."""
-    from webgym_cli.agent.client.chat import require_address
+    from webgym_cli.agent.client.chat import require_endpoint
     from webgym_cli.scoring.registry import REWARDS, require_fields, reward_fields
     from webgym_cli.tools.registry import find_tools, require_record_fields
 
@@ -51,7 +51,7 @@ def _check_settings(settings: Settings, tasks: Sequence[Task]) -> None:
     reward = REWARDS.find(settings.agent.reward_name)
     require_fields(reward, tasks)
     if "judge" in reward.required and not all("judge" in task.extra for task in tasks):
-        require_address("judge", settings.judge.base_url, "-s judge.base_url=http://HOST:PORT/v1")
+        require_endpoint("judge", settings.judge, "-s judge.base_url=http://HOST:PORT/v1")
 
 
 SPEC = EnvironmentSpec(

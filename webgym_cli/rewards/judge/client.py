@@ -12,7 +12,7 @@ from webgym_cli.agent.client.chat import (
     JudgeReply,
     ReplyFormat,
     RequestCounter,
-    require_address,
+    require_endpoint,
 )
 from webgym_cli.config.judge import JudgeJob, JudgeSettings
 from webgym_cli.config.model_servers import is_model_server
@@ -78,10 +78,10 @@ def require_judge(settings: JudgeSettings) -> None:
         raise SettingsError("judge.base_url is empty: there is no judge to ask", hint=hint)
     if is_model_server(settings.base_url):  # a command starts it
         return
-    require_address("judge", settings.base_url, hint)
+    require_endpoint("judge", settings, hint)
     for name in settings.jobs:
         place = f"judge.jobs.{name}"
-        require_address(place, settings.for_job(name).base_url, hint.replace("judge", place))
+        require_endpoint(place, settings.for_job(name), hint.replace("judge", place))
 
 
 def settings_for(settings: JudgeSettings, job: str) -> JudgeSettings:
