@@ -123,6 +123,12 @@ def test_it_is_trained_in_the_form_that_policies_act_in(tmp_path):
     assert (plan["trajectories"], plan["eligible_steps"]) == (1, 2)
 
 
+def test_a_reward_model_has_decided_whatever_the_runs_threshold_is(tmp_path):
+    run = new_run(tmp_path / "run", load(["webrl"]))
+    summary, _ = bring(run, trajectories(tmp_path / "X.pt", (steps(), 1)), "webrl", prompt=AS_CHAT, success_threshold=5)
+    assert (summary["imported"], summary["solved"]) == (1, 1)
+
+
 def test_the_raw_text_of_a_run_is_their_prompt_byte_for_byte(tmp_path):
     run = new_run(tmp_path / "run", load(["webrl"], ["context_config.prompt_version=webrl_released"]))
     page = "<html> a long page </html>" * 1000

@@ -30,8 +30,9 @@ from webgym_cli.imports.stored_run import list_identities
 from webgym_cli.records.base import describe_invalid
 from webgym_cli.records.events import EventSink, make_event
 from webgym_cli.records.judgement import Judgement, effective_verdict, with_verdict
+from webgym_cli.records.series import IMPORTED_ID
 from webgym_cli.records.task import Split
-from webgym_cli.records.trajectory import Observation, Screenshot, SentPrompt, Step, ToolResult, Trajectory
+from webgym_cli.records.trajectory import Observation, Outcome, Screenshot, SentPrompt, Step, ToolResult, Trajectory
 from webgym_cli.store.buffer import append, append_judgement
 from webgym_cli.store.checkpoints import set_first_version
 from webgym_cli.store.index.query import open_index, temporary_index
@@ -43,7 +44,6 @@ from webgym_cli.util.text import format_count
 
 # Number of hex digits of an episode's digest in its id.
 _ID_DIGITS = 16
-_ID = re.compile(rf"-[a-z]+-([0-9a-f]{{{_ID_DIGITS}}})$")
 # What a format yields.
 _Read = ImportedEpisode | StoredEpisode | SkippedEpisode
 _FORBIDDEN = "the authors of its benchmark forbid to train on it"
@@ -106,11 +106,9 @@ class Importer:
             return set()
         place = temporary_index(self.run) if self.dry else nullcontext(self.run)
         with place as run, open_index(run, progress=self.sink) as index:
-            matches = (
-                _ID.search(row["id"]) for row in index.rows("SELECT id FROM stored WHERE id SIMILAR TO '.*-[a-z]+-.*'")
-            )
+            digests = index.rows(f"SELECT DISTINCT regexp_extract(id, '{IMPORTED_ID}', 1) AS digest FROM stored")
             identities = {digest[:_ID_DIGITS] for digest in list_identities(index)}
-            return identities | {match[1] for match in matches if match}
+            return identities | {row["digest"] for row in digests}
 
     def _take_stored(self, one: StoredEpisode) -> bool:
         """Import an episode of another run; return whether it was imported."""
@@ -161,7 +159,7 @@ class Importer:
                 policy=one.policy,
                 prompt=self.plan.text_prompt if self.plan.format.text else one.prompt,
                 steps=tuple(_build_step(number, one.steps, shots) for number in range(len(one.steps))),
-                outcome=one.outcome,
+                outcome=_with_threshold(one.outcome, self.plan.success_threshold),
                 started_at=one.started_at,
                 seconds=one.seconds,
             )
@@ -180,7 +178,7 @@ class Importer:
         return True
 
     def _name(self, split: Split, iteration: int, digest: str) -> str:
-        # The format's name as letters and hyphens, as `_ID` matches it; without the location of its code.
+        # The format's name as letters and hyphens, as `IMPORTED_ID` matches it; without the location of its code.
         form = re.sub(r"[^a-z]+", "-", self.plan.name.rpartition(":")[2].lower()).strip("-") or "import"
         return f"{split}-{iteration:04d}-{form}-{digest[:_ID_DIGITS]}"
 
@@ -226,6 +224,13 @@ def _refuse_encrypted(one: _Read) -> _Read:
     if isinstance(stored, SkippedEpisode) or not is_encrypted(stored.task):
         return one
     return SkippedEpisode(SkipReason.NOT_UNDERSTOOD, one.where, _FORBIDDEN)
+
+
+def _with_threshold(outcome: Outcome, threshold: float) -> Outcome:
+    """Return the outcome with the run's threshold, unless a reward model has decided."""
+    if any(score.source == "orm" for score in outcome.scores):
+        return outcome
+    return outcome.model_copy(update={"success_threshold": threshold})
 
 
 def _build_step(number: int, steps: Sequence[ImportedStep], shots: Mapping[Picture, Screenshot]) -> Step:

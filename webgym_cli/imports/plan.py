@@ -16,7 +16,7 @@ from webgym_cli.errors import UsageError
 from webgym_cli.imports.registry import IMPORT_FORMATS, RESULTS
 from webgym_cli.imports.source import ImportFormat, SkippedEpisode, SkipReason
 from webgym_cli.records.task import Split
-from webgym_cli.records.trajectory import PromptSpec, Trajectory
+from webgym_cli.records.trajectory import SUCCESS_REWARD, PromptSpec, Trajectory
 from webgym_cli.store.checkpoints import is_startable, version
 from webgym_cli.store.run import RunDir
 from webgym_cli.util.optional import when
@@ -49,6 +49,8 @@ class ImportPlan:
     """Version of the run's first policy, if episodes keep the iterations of their files; else None."""
     prompt: PromptSpec = field(default_factory=PromptSpec)
     """Prompt of the episodes with text pages."""
+    success_threshold: float = SUCCESS_REWARD
+    """`rollout.success_threshold`."""
 
     def iteration_of(self, source: Path) -> int:
         """Return the iteration that receives a source's episodes."""
@@ -73,6 +75,7 @@ def plan_import(
     images: Path | None = None,
     prompt: PromptSpec | None = None,
     where: str | None = None,
+    success_threshold: float = SUCCESS_REWARD,
 ) -> ImportPlan:
     """Plan an import. `name`: that of an import format, or `auto`. `prompt`: that of the run's policy.
 
@@ -106,7 +109,9 @@ def plan_import(
     for number in {iteration, *numbers}:
         for one in (into_split,) if into_split else Split:
             refuse_rollouts(run, one, number)
-    return ImportPlan(detected, form, path, tuple(sources), iteration, into_split, images, first, prompt)
+    return ImportPlan(
+        detected, form, path, tuple(sources), iteration, into_split, images, first, prompt, success_threshold
+    )
 
 
 def _select(name: str, form: ImportFormat, path: Path, where: str) -> ImportFormat:

@@ -9,6 +9,8 @@ from __future__ import annotations
 EXPERT, DEMONSTRATIONS = "oracle", "demonstrations"
 # Values of `rollout.policy` other than base URLs: the environment's expert, webgym's own servers.
 ORACLE, VLLM = EXPERT, "vllm"
+# Regular expression of the ids of imported episodes, which end with digits of a digest.
+IMPORTED_ID = "-[a-z]+-([0-9a-f]{16})$"
 # Only the names of servers' policies contain one; those of checkpoints, folders and hub models don't.
 _SERVED = (" at http://", " at https://")
 

@@ -46,6 +46,14 @@ def test_an_import_is_there_for_the_commands_that_follow(webgym, logs, tmp_path)
     assert read_running_command(RunDir(tmp_path / "run")) is None
 
 
+def test_an_imported_reward_is_a_success_from_the_runs_threshold_on(webgym, tmp_path):
+    turns = [{"role": "user", "content": "How much?"}, {"role": "assistant", "content": "39"}]
+    lines = ({"messages": turns, "reward": reward} for reward in (0.4, 0.5))
+    write_lines(tmp_path / "given.jsonl", lines)
+    code, events, _ = webgym("import", "messages", "given.jsonl", "run", "-s", "rollout.success_threshold=0.5")
+    assert (code, events[-1]["imported"], events[-1]["solved"]) == (0, 2, 1)
+
+
 def test_what_is_left_out_is_told_with_an_example(webgym, logs):
     (logs / "images" / "two" / "step_001.png").unlink()
     code, events, result = webgym("import", "webgym", logs, "run")

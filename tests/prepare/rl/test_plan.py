@@ -106,6 +106,16 @@ def test_an_episode_that_no_plan_has_and_a_plan_of_another_version_are_refused(r
     assert "another run" in raised.value.hint
 
 
+def test_imported_episodes_beside_those_of_a_rollout_are_in_no_batch(run, tokens):
+    """The batch of an iteration that had an import before its rollout was refused: they are in no plan."""
+    store(run, talk(7).model_copy(update={"id": f"train-0000-webrl-data-{7:016x}", "episode": "other"}))
+    with pytest.raises(WebGymError, match="none but imported ones"):
+        batch(run)
+    write_plan(run, episode(0))
+    store(run, served(talk(0), tokens))
+    assert batch(run) == [("00000", 0, 1.0)]
+
+
 def test_what_failed_or_waits_has_no_reward_and_stays_in_its_group(run, tokens):
     write_plan(run, *(episode(number, "a") for number in range(4)))
     store(run, served(talk(0), tokens), talk(1, outcome=CRASHED), served(talk(2, outcome=WAITS), tokens))

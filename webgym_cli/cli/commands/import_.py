@@ -72,7 +72,9 @@ def import_(
     output = options.open_output()
     choices: dict[str, Any] = {"iteration": iteration, "split": split, "where": where}
     choices |= {"images": images and images.absolute()}
-    plan = plan_import(directory, format_, path.absolute(), prompt=_make_prompt(settings), **choices)
+    shared: dict[str, Any] = {"prompt": _make_prompt(settings)}
+    shared |= {"success_threshold": settings.rollout.success_threshold}
+    plan = plan_import(directory, format_, path.absolute(), **shared, **choices)
     if plan.format.caution and split is None:  # an explicit --split needs no caution
         output.note(f"note: {plan.format.caution}")
     if options.dry_run:

@@ -18,6 +18,7 @@ from webgym_cli.prepare.rl.rows import missing_tokens_error
 from webgym_cli.prepare.rl.sampling import require_one_sampling
 from webgym_cli.records.batch import BatchSelection
 from webgym_cli.records.sampling import Sampling
+from webgym_cli.records.series import IMPORTED_ID
 from webgym_cli.records.task import Split
 from webgym_cli.store.buffer import LineRef
 from webgym_cli.store.checkpoints import version
@@ -198,7 +199,9 @@ def plan_batch(
     read = _find_iterations(run, settings, iteration) if selection is None else selection.iterations
     by = resolve_group_by(settings)
     load_planned_groups(index, run, read, by, settings.agent.group_size)
-    of_iterations = where = f"iteration IN ({', '.join(map(str, read))})"
+    of_iterations = f"iteration IN ({', '.join(map(str, read))})"
+    # Imported before the iteration's rollout, they are in no plan: its batch was refused.
+    where = f"{of_iterations} AND NOT regexp_matches(id, '{IMPORTED_ID}')"
     if selection is not None:
         index.one(_SELECTED, [sorted(selection.trajectories), sorted(selection.stale)])
         where += " AND id IN (SELECT id FROM rl_selected)"
@@ -269,8 +272,9 @@ def _refuse_empty(counts: BatchCounts, run: RunDir) -> None:
     if not counts.trained:
         dropped = {**counts.masked, "greedy": counts.greedy}
         reasons = ", ".join(f"{count} x {reason}" for reason, count in dropped.items() if count)
+        reasons = reasons or "there is none but imported ones, for imitation"
         rewarded = f"webgym judge {run.root}, or webgym score {run.root} --orm MODEL"
         raise WebGymError(
-            f"{run.root}: no trajectory has a reward to learn from ({reasons or 'there is none'})",
+            f"{run.root}: no trajectory has a reward to learn from ({reasons})",
             hint=rewarded if MaskReason.REWARD_UNKNOWN in counts.masked else f"webgym inspect-buffer {run.root}",
         )
