@@ -61,6 +61,8 @@ def test_a_task_file(tmp_path, run, lines, reply):
         (("--policy", "nonsense"), "'nonsense' is neither vllm, oracle nor a base URL"),
         (("--policy", "oracle", "-s", "tasks.train=miniwob:bisect-angle"), "bisect-angle"),
         ((*ORACLE, "-s", "browser.executable=/no/such/chromium"), "/no/such/chromium"),
+        (("-s", "algorithm_config.model_output_name=../notes.txt"), "algorithm_config.model_output_name: "),
+        (("-s", "algorithm_config.model_output_name=.."), "algorithm_config.model_output_name: "),
     ],
 )
 def test_settings_and_options(tmp_path, run, arguments, reply):
@@ -120,11 +122,11 @@ def test_a_command_to_type_next_can_be_pasted(tmp_path):
         assert word in (name, str(tmp_path / name)) and not word.startswith("-")
 
 
-@pytest.mark.parametrize("path", ["evaluations/a-1", "a b/record.json", "a b"])
+@pytest.mark.parametrize("path", ["evaluations/a-1", "a b/record.json", "a b", "."])
 def test_a_path_that_begins_like_an_argument_is_quoted_as_a_whole(path, tmp_path, monkeypatch, capsys):
     (tmp_path / "my runs").mkdir()
     monkeypatch.chdir(tmp_path / "my runs")
-    monkeypatch.setattr("sys.argv", ["webgym", "eval", "a b"])
+    monkeypatch.setattr("sys.argv", ["webgym", "eval", "a b", "."])
     fail("message", f"webgym show {Path.cwd() / path}, then more")
     assert f"webgym show {shlex.quote(str(Path.cwd() / path))}, then more" in capsys.readouterr().err
 

@@ -263,9 +263,9 @@ def fail(message: str, hint: str = "") -> None:
 
 def _quote_arguments(hint: str) -> str:
     """Quote the arguments of this command within a hint that a shell would split or expand."""
-    words = chain.from_iterable((word, word.partition("=")[2]) for word in sys.argv[1:])
+    words = [*chain.from_iterable((word, word.partition("=")[2]) for word in sys.argv[1:])]
     typed = {text for text in words if text[1:]}
-    paths = {os.path.abspath(text) for text in typed}  # noqa: PTH100 - links stay as they are
+    paths = {os.path.abspath(text) for text in words}  # noqa: PTH100 - links stay as they are; of `.` too
     special = sorted((text for text in typed | paths if shlex.quote(text) != text), key=len, reverse=True)
     if not special:
         return hint

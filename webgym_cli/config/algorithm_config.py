@@ -14,8 +14,9 @@ from webgym_cli.util.optional import when
 class AlgorithmSettings(ConfigSection):
     """The dataset and its training, under the names of WebGym's `update_online.yaml`."""
 
-    model_output_name: str = "model.pt"
-    """Name of the current policy in the run directory."""
+    # Its link replaces what has the name: of a run by someone else, a path would be one to any file of this user.
+    model_output_name: str = Field(default="model.pt", pattern=r"^[^./\x00][^/\x00]*$")
+    """Name of the current policy in the run directory, without folders."""
     last_n_iterations: int = Field(default=4, ge=1)
     """Number of newest iterations that the dataset is drawn from."""
     filter_successful_only: bool = True
