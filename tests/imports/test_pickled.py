@@ -8,6 +8,7 @@ import io
 import os
 import pathlib
 import pickle
+import re
 import struct
 import subprocess
 import sys
@@ -235,10 +236,14 @@ def test_archives_that_torch_did_not_write_are_refused(tmp_path):
     assert read_pickle(torch_archive(tmp_path / "a", content), RECORDS) == [1]
     cut = tmp_path / "c"
     cut.write_bytes((tmp_path / "a").read_bytes()[:-30])
+    encrypted = tmp_path / "e"  # by a bit of its entries' flags
+    whole = (tmp_path / "a").read_bytes()
+    encrypted.write_bytes(re.sub(b"(PK(?:\x03\x04|\x01\x02\x14.)\x14\0)\0", b"\\1\1", whole, flags=re.DOTALL))
     forged = b"\x80\x02T" + struct.pack("<I", 2**31 - 1) + b"abc."
     for file, words in (
         (torch_archive(tmp_path / "b", content, packed=True), "packed, which torch never does"),
         (cut, "can't be read"),
+        (encrypted, "can't be read: .* is encrypted"),
         (torch_archive(tmp_path / "d", forged), "not a whole pickle"),
     ):
         with pytest.raises(PickleRefused, match=words):

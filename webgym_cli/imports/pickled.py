@@ -192,7 +192,7 @@ def read_pickle(path: Path, records: Collection[str] = ()) -> Any:
                 load(stream, records, str(path))  # the machine that wrote it
                 value = load(stream, records, str(path))
             return value
-    except (OSError, EOFError, zlib.error, zipfile.BadZipFile, NotImplementedError) as error:
+    except (OSError, EOFError, zlib.error, zipfile.BadZipFile, RuntimeError) as error:  # also of an encrypted archive
         raise PickleRefused(f"{path}: can't be read: {error}") from None
 
 
