@@ -5,7 +5,7 @@ import pytest
 from webgym_cli.config.load import load
 from webgym_cli.environments.registry import check_tasks
 from webgym_cli.errors import UsageError
-from webgym_cli.records.task import Task
+from webgym_cli.records.task import Split, Task
 from webgym_cli.tasks.files import place_files
 
 
@@ -21,10 +21,10 @@ def folder(tmp_path):
     return folder
 
 
-def check(folder, environment, extra, *overrides):
+def check(folder, environment, extra, *overrides, split=Split.TRAIN):
     task = Task(id="t", instruction="x", start_url="https://a.example", environment=environment, extra=extra)
     settings = load(overrides=[f"tasks.train={folder / 'tasks.jsonl'}", *overrides])
-    check_tasks(settings, [place_files(task, folder)])
+    check_tasks(settings, [place_files(task, folder)], split)
 
 
 @pytest.mark.parametrize(
@@ -46,6 +46,16 @@ def test_files_beside_the_task_file_are_allowed(folder):
     check(folder, "web", {"upload_folder": str(folder / "mine")})
     check(folder, "web", {"upload_folder": None, "images": ["https://a.example/not-read.png"]})
     check(folder, "tools", {"images": ["mine/a.png", "data:image/png;base64,"], "answer": "1"})
+
+
+def test_the_folder_of_the_other_splits_task_file_is_not_the_tasks_own(folder):
+    test = f"tasks.test={folder.parent / 'other/test.jsonl'}"
+    with pytest.raises(UsageError, match="task t: upload_folder: "):
+        check(folder, "web", {"upload_folder": "../other"}, test)
+    with pytest.raises(UsageError, match="task t: images: "):
+        check(folder, "tools", {"images": ["mine/a.png"], "answer": "1"}, test, split=Split.TEST)
+    check(folder, "web", {"upload_folder": "../other"}, test, split=Split.TEST)
+    check(folder, "web", {"upload_folder": "mine"}, split=Split.TEST)
 
 
 def test_a_setting_allows_other_folders(folder):

@@ -59,12 +59,12 @@ class SessionHost:
     async def __aenter__(self) -> Self:
         """Check all tasks, log in to their sites and start the browsers. Raises `WebGymError`."""
         async with AsyncExitStack() as stack:
-            for tasks in self._read_tasks():
+            for split, tasks in self._read_tasks():
                 groups = group_by_environment(tasks)
                 if blind := next((spec.name for spec, _ in groups if not spec.observations), ""):
                     message = f"the environment {blind} has no pages, and is served to nobody"
                     raise UsageError(message, hint="-s tasks.train=FILE with tasks on pages, or sites:all")
-                check_tasks(self.settings, tasks)
+                check_tasks(self.settings, tasks, split)
                 await log_in_to_sites(self.settings, tasks)
                 for spec, own in groups:
                     if (name := own[0].environment) not in self._pools:
@@ -133,10 +133,10 @@ class SessionHost:
             raise UsageError(f"split: one of {', '.join(self.tasks)}, not {split[:100]!r}")
         return self.tasks[Split(split)]
 
-    def _read_tasks(self) -> Iterator[list[Task]]:
-        for tasks in self.tasks.values():
+    def _read_tasks(self) -> Iterator[tuple[Split, list[Task]]]:
+        for split, tasks in self.tasks.items():
             for first in range(0, len(tasks), _CHUNK):
-                yield list(tasks.read(range(first, min(first + _CHUNK, len(tasks)))))
+                yield split, list(tasks.read(range(first, min(first + _CHUNK, len(tasks)))))
 
 
 def _find_actions(settings: Settings) -> WebActions:

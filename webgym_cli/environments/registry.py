@@ -90,8 +90,11 @@ def find_environment(name: str) -> EnvironmentSpec:
     return source
 
 
-def check_tasks(settings: Settings, tasks: Iterable[Task]) -> None:
-    """Raise `WebGymError` for tasks whose environment does not support the settings, or lacks a setting."""
+def check_tasks(settings: Settings, tasks: Iterable[Task], split: Split | None = None) -> None:
+    """Raise `WebGymError` for tasks whose environment does not support the settings, or lacks a setting.
+
+    `split`: that of the tasks; None: any.
+    """
     tasks, version = list(tasks), settings.context_config.prompt_version
     require_checks(tasks)
     if name := settings.rl.data.shaping:
@@ -125,7 +128,7 @@ def check_tasks(settings: Settings, tasks: Iterable[Task]) -> None:
         if settings.browser.dialogs == "policy":
             _require_answers(spec, str(version))
         _require_reward_function(spec, settings)
-        require_files(settings, own, UPLOADS if spec.observations else IMAGES)
+        require_files(settings, own, UPLOADS if spec.observations else IMAGES, split)
         if spec.check_settings is not None:
             spec.check_settings(settings, own)
 

@@ -54,7 +54,7 @@ def plan_current_rollout(
     blocked = Blocklist(run, settings.rollout.blocklist_hours).sites()
     number = version(run) if iteration is None else iteration
     plan = plan_rollout(run, settings, split, number, episodes, policy, blocked, again=again)
-    check_policy(settings, policy, [owed.episode.task for owed in plan.owed])
+    check_policy(settings, policy, [owed.episode.task for owed in plan.owed], split)
     tasks = plan.list_tasks()
     notes = [*plan.notes, *list_unscored(settings, tasks), *list_refused(settings, tasks)]
     if split is Split.TRAIN:
@@ -109,7 +109,7 @@ def parse_command(text: str) -> list[str]:
     return words
 
 
-def check_policy(settings: Settings, policy: str, tasks: Collection[Task]) -> None:
+def check_policy(settings: Settings, policy: str, tasks: Collection[Task], split: Split) -> None:
     """Raise `UsageError` for an invalid policy, agent or action set, and for tasks that the policy can't act on."""
     ACTION_SETS.find(str(settings.context_config.prompt_version))
     if policy == ORACLE:
@@ -118,7 +118,7 @@ def check_policy(settings: Settings, policy: str, tasks: Collection[Task]) -> No
         parse_command(settings.rollout.agent)
     if policy not in (ORACLE, VLLM):
         policy_urls(policy)
-    check_tasks(settings, tasks)
+    check_tasks(settings, tasks, split)
 
 
 async def enter_sites(plan: RolloutPlan, settings: Settings, sink: EventSink) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from webgym_cli.config.model import Settings
 from webgym_cli.errors import UsageError
-from webgym_cli.records.task import Task
+from webgym_cli.records.task import Split, Task
 from webgym_cli.tasks.registry import find_prefix
 from webgym_cli.util.files import is_within
 from webgym_cli.util.json_values import as_list
@@ -29,13 +29,15 @@ def place_files(task: Task, folder: Path) -> Task:
     return task.model_copy(update={"extra": task.extra | absolute}) if absolute else task
 
 
-def require_files(settings: Settings, tasks: Iterable[Task], field: str) -> None:
+def require_files(settings: Settings, tasks: Iterable[Task], field: str, split: Split | None = None) -> None:
     """Raise `UsageError` for a file or folder that is missing, or that tasks may not use.
 
     They may use what is in the folder of their task file, after resolving links, and in `rollout.file_folders`: a task
-    file of someone else must not send this user's files to a page or a server.
+    file of someone else must not send this user's files to a page or a server. `split`: that of the tasks, whose file
+    is not the other split's; None: either.
     """
-    sources = filter(None, (settings.tasks.train, settings.tasks.test))
+    named = {Split.TRAIN: settings.tasks.train, Split.TEST: settings.tasks.test or settings.tasks.train}
+    sources = filter(None, (source for of, source in named.items() if split in (of, None)))
     own = (Path(source).parent for source in sources if find_prefix(source.partition(":")[0]) is None)
     folders: list[str | Path] = [*own, *settings.rollout.file_folders]
     for task in tasks:

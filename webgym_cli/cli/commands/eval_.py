@@ -86,6 +86,7 @@ def eval_(
     from webgym_cli.cli.stage import check_command, stage
     from webgym_cli.loop.evaluation import Benchmark, evaluate, plan_evaluation
     from webgym_cli.loop.rollout_setup import check_policy
+    from webgym_cli.records.groups import Split
     from webgym_cli.store.run import RunDir
 
     source = _locate_tasks(subject, benchmark)
@@ -96,7 +97,7 @@ def eval_(
     directory = RunDir(out or _name_folder(subject, settings, chosen))
     plan = plan_evaluation(directory, settings, chosen)
     if not directory.conditions.is_file():  # before the run is made, so that the corrected command can make it
-        check_policy(settings, settings.rollout.policy, plan.list_tasks())
+        check_policy(settings, settings.rollout.policy, plan.list_tasks(), Split.TEST)
     output = options.open_output()
     own_options = _collect_options(settings, chosen, subset)
     if options.dry_run:
