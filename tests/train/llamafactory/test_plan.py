@@ -20,6 +20,7 @@ from webgym_cli.train import working_dir
 from webgym_cli.train.llamafactory import optimizer_carryover
 from webgym_cli.train.llamafactory.dataset import PLACES, read_train_config, total_steps
 from webgym_cli.train.llamafactory.optimizer_carryover import UNUSABLE, build_start
+from webgym_cli.train.llamafactory.rendering import require_same_rendering
 from webgym_cli.util.files import read_json, write_json
 from webgym_cli.util.json_values import digest_json
 
@@ -401,6 +402,17 @@ def test_gpus_that_do_not_suffice_are_named(monkeypatch, visible, setting, words
     with pytest.raises(UsageError, match=words) as caught:
         train_plan.count_processes(settings, "cuda", {"CUDA_VISIBLE_DEVICES": visible})
     assert caught.value.hint
+
+
+@pytest.mark.parametrize("given", [("--chat-template", "x.jinja"), ("--default_chat_template_kwargs={}",)])
+async def test_prompts_by_a_chat_template_that_vllm_alone_has_are_no_data_to_compare(run, tmp_path, given):
+    write_json(tmp_path / "model" / "config.json", {"model_type": "qwen3"})
+    settings = settings_for(tmp_path / "model", train={"check_template": True})
+    settings = settings.with_changes(serve={"extra_args": given})
+    prepare(run, settings, rows(tmp_path / "images", 1), NAME)
+    with pytest.raises(SettingsError, match=r"^serve\.extra_args: .* by --\S*chat-template") as caught:
+        await require_same_rendering(run, settings, run.logs)
+    assert "train.check_template=false" in caught.value.hint
 
 
 def test_a_strange_folder_in_the_way_is_named(ready, run):

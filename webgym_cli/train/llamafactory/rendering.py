@@ -42,6 +42,11 @@ async def require_same_rendering(run: RunDir, settings: Settings, logs: Path) ->
     folder = find_model_folder(model)
     if folder is None or not (folder / "config.json").is_file() or config.get("template") is None:
         return
+    if name := settings.serve.template_argument:
+        raise SettingsError(
+            f"serve.extra_args: the model was served prompts by {name}, which LLaMA-Factory's can't be compared with",
+            hint="leave it out and change the model's chat_template.jinja; -s train.check_template=false trains so",
+        )
     python = role_python(settings, "train")
     thinking, samples = when(run.orm_of, NO_THINKING), read_json(run.dataset / TRAIN_FILE)
     question = {
