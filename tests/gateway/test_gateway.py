@@ -711,6 +711,19 @@ async def test_a_session_without_a_call_of_the_policy_is_a_failure(world):
     assert (trajectory.outcome.failure, trajectory.outcome.reward) == (FailureKind.ENVIRONMENT_ERROR, None)
 
 
+@pytest.mark.parametrize("answers", [1, 2])
+async def test_a_reward_after_the_policy_was_lost_is_no_result(world, answers):
+    """Runners give agents that catch the error of their last call a reward of 0, which was trained."""
+    session, world.upstream.answers = await world.open(), answers
+    replies = [await world.chat(session["key"], ask(text)) for text in ("Look.", "Look again.")]
+    assert [reply.status_code for reply in replies] == [200, 200 if answers == 2 else 503]
+    await end(world, session, reward=0)
+    (trajectory,) = stored(world.run)
+    assert (trajectory.outcome.failure is None, trajectory.outcome.reward) == (
+        (True, 0) if answers == 2 else (False, None)
+    )
+
+
 async def test_a_picture_by_another_name_than_its_content_is_refused_and_never_left_out(world):
     key = (await world.open())["key"]
     body = ask()

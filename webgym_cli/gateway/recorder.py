@@ -146,6 +146,9 @@ class Recorder:
         """
         again = session.end is not None
         if not again:
+            # Many agents catch the error of their last call, and are given a reward of 0.
+            if not end.failure and session.error is not None and session.error.kind is not FailureKind.POLICY_REFUSED:
+                end = Outcome(failure=session.error.kind, failure_detail=str(session.error)).to_storable()
             session.record("end", end=end)
             session.cancel_calls()
         self._store(session, again=again)
