@@ -150,6 +150,9 @@ def test_a_task_stands_for_its_only_episode_of_a_policy():
     agreement = measure_agreement([Label("t", True, policy="q")], episodes, None)
     assert (agreement["episodes"], agreement["ambiguous"]) == (1, 0)
     assert measure_agreement([Label("t", True)], episodes, None)["ambiguous"] == 1
+    crashed = Outcome(failure=FailureKind.BROWSER_CRASHED)
+    tried = [judged(2, True, policy="q", task=Task(id="t", environment="web"), outcome=crashed), *episodes]
+    assert measure_agreement([Label("t", True, policy="q")], tried, None)["rows"] == agreement["rows"]
 
 
 def test_the_threshold_that_a_precision_needs():

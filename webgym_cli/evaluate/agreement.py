@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from webgym_cli.errors import UsageError
+from webgym_cli.records.failure import is_rolled_out
 from webgym_cli.records.judgement import Judgement, environment_verdict, newest_judgement, newest_verdict, with_verdict
 from webgym_cli.records.statistics import cohen_kappa, known_interval, ratio
 from webgym_cli.records.trajectory import Trajectory
@@ -157,6 +158,8 @@ def _label_episodes(
     for (_, policy), of_one in groups.items():
         named = {one[0].id: one for one in chain.from_iterable(by_name[alias] for alias in _list_names(of_one[0]))}
         matches = [one for one in named.values() if policy in one[0].policy]
+        # A task's name is also that of its attempts that failed before the one that people saw.
+        matches = [one for one in matches if is_rolled_out(one[0].outcome.failure)] or matches
         if len(matches) != 1:
             counts["ambiguous" if matches else "unmatched"] += 1
             continue
