@@ -17,6 +17,7 @@ from webgym_cli.store.buffer import append, append_judgement, scan, scan_stored
 from webgym_cli.store.checkpoints import version
 from webgym_cli.store.index.query import open_index
 from webgym_cli.store.screenshots import ScreenshotStore
+from webgym_cli.util.files import write_lines
 
 WEB = Task(id="w", instruction="Buy it.", start_url="https://a.example", environment="web")
 
@@ -64,6 +65,17 @@ def test_a_repeated_import_adds_nothing_also_there_and_back(origin, run):
     assert bring(run, origin.root, "run", iteration=7)[0]["skipped"] == {"already_imported": 5}
     assert bring(origin, run.root, "run", iteration=7)[0]["skipped"] == {"already_imported": 5}
     assert files(run.root) == stored
+
+
+def test_attempts_that_one_file_brought_into_the_origin_are_episodes_of_their_own(origin, run, tmp_path):
+    """They have time, seed and number of steps in common: only the first of each task was imported."""
+    turns = [{"role": "user", "content": "How much?"}, {"role": "assistant", "content": "39"}]
+    write_lines(tmp_path / "given.jsonl", ({"messages": turns, "reward": reward} for reward in (0.0, 1.0)))
+    assert bring(origin, tmp_path / "given.jsonl", "messages")[0]["imported"] == 2
+    assert bring(run, origin.root, "run")[0]["imported"] == 7
+    for path, name in ((origin.root, "run"), (tmp_path / "given.jsonl", "messages")):
+        assert bring(run, path, name, iteration=7)[0]["imported"] == 0
+    assert bring(origin, run.root, "run", iteration=7)[0]["skipped"] == {"already_imported": 7}
 
 
 @pytest.mark.parametrize(

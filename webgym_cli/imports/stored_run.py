@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -11,6 +12,7 @@ from pathlib import Path
 from webgym_cli.errors import StoreError
 from webgym_cli.imports.source import ImportFormat, SkippedEpisode, SkipReason, StoredEpisode, compute_digest
 from webgym_cli.records.base import moment_of
+from webgym_cli.records.series import IMPORTED_ID
 from webgym_cli.records.task import Split
 from webgym_cli.store.buffer import LineRef, read, read_judgements
 from webgym_cli.store.index.query import LINE_REF, Index, open_index, temporary_index
@@ -55,6 +57,9 @@ def read_run(source: Path, images: Path | None, where: str = "true") -> Iterator
             started = moment_of(trajectory.started_at).replace(tzinfo=None).isoformat()
             about = trajectory.task.key, trajectory.seed, trajectory.policy, started, trajectory.seconds
             digest = compute_digest(*about, len(trajectory.steps))
+            # Attempts from one file of another system have all of that in common: their ids tell them apart.
+            if imported := re.search(IMPORTED_ID, trajectory.id):
+                digest = imported[1]
             yield StoredEpisode(f"{source}, {trajectory.id}", digest, trajectory, verdicts, screenshots)
 
 
