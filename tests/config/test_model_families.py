@@ -201,6 +201,8 @@ def test_the_hub_s_cache_is_where_its_library_has_it(tmp_path, monkeypatch, vari
         ("{{ raise_exception('no') }}", None),
         ("{% for %}", None),
         ("{{ messages.__class__.__mro__ }}", None),
+        ("{{ 1 // (messages | length - 1) }}", None),
+        ("{% macro again() %}{{ again() }}{% endmacro %}{{ again() }}", None),
         ("nothing that was asked", None),
     ],
 )

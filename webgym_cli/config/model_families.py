@@ -208,7 +208,7 @@ def _render_prompt(template: str) -> str | None:
             rendered = jinja.from_string(template).render(
                 messages=[{"role": "user", "content": content}], add_generation_prompt=True, bos_token="", eos_token=""
             )
-        except (TemplateError, TypeError, ValueError, AttributeError, KeyError):
+        except (TemplateError, TypeError, ValueError, AttributeError, LookupError, ArithmeticError, RecursionError):
             continue
         if _ASKED in rendered:
             return rendered.rpartition(_ASKED)[2]
