@@ -14,7 +14,15 @@ from webgym_cli.config.load import changed_frozen_keys, flatten, known_keys, loa
 from webgym_cli.config.model import FROZEN_FOR_A_RUN, Settings
 from webgym_cli.config.model_defaults import resolve_model_defaults
 from webgym_cli.config.renamed import REMOVED
-from webgym_cli.config.shipped import find_config_file, find_deepspeed_file, requirements_files, shipped_root
+from webgym_cli.config.shipped import (
+    find_config_file,
+    find_deepspeed_file,
+    is_offloaded,
+    read_deepspeed_file,
+    requirements_files,
+    shipped_root,
+    zero_stage,
+)
 from webgym_cli.errors import MissingStageError, SettingsError, StoreError
 from webgym_cli.records.task import Split
 from webgym_cli.store.find_run import open_run
@@ -80,6 +88,21 @@ def test_the_rest_of_the_page_holds_too():
 def test_a_shipped_file_loads_by_its_name(file):
     assert find_config_file(file.stem) == file
     assert load([file.stem]) != Settings()
+
+
+@each("zero", [None, {"stage": 2, "offload_optimizer": None}, {"offload_param": {}}])
+def test_what_a_deepspeed_file_leaves_null_is_off(tmp_path, zero):
+    write_json(tmp_path / "ds.json", {"zero_optimization": zero})
+    read = read_deepspeed_file(tmp_path / "ds.json")
+    assert zero_stage(read) == (zero or {}).get("stage", 0)
+    assert not is_offloaded(read, "optimizer") and not is_offloaded(read, "param")
+
+
+@each("stage", ["auto", None, 4])
+def test_a_stage_that_deepspeed_lacks_is_refused(tmp_path, stage):
+    write_json(tmp_path / "ds.json", {"zero_optimization": {"stage": stage}})
+    with pytest.raises(SettingsError, match=r"ds\.json: zero_optimization\.stage must be 0, 1, 2 or 3$"):
+        read_deepspeed_file(tmp_path / "ds.json")
 
 
 @each("file", sorted(shipped_root().glob("deepspeed/*.json")))

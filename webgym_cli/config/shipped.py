@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from webgym_cli.errors import SettingsError
+from webgym_cli.util.json_values import as_object
 from webgym_cli.util.registry import suggest_name
 
 PACKAGE = Path(__file__).resolve().parent.parent
@@ -69,13 +70,13 @@ def requirements_files(role: str, device: str) -> list[Path]:
 
 def zero_stage(deepspeed: dict[str, Any]) -> int:
     """Return the ZeRO stage of a DeepSpeed configuration."""
-    return int(deepspeed.get("zero_optimization", {}).get("stage", 0))
+    return int(as_object(deepspeed.get("zero_optimization")).get("stage", 0))
 
 
 def is_offloaded(deepspeed: dict[str, Any], part: str) -> bool:
     """Return whether DeepSpeed offloads `part` (`optimizer` or `param`) to the CPU."""
-    zero = deepspeed.get("zero_optimization", {})
-    return bool(zero.get(f"offload_{part}", {}).get("device", "none") != "none")
+    zero = as_object(deepspeed.get("zero_optimization"))
+    return bool(as_object(zero.get(f"offload_{part}")).get("device", "none") != "none")
 
 
 def read_deepspeed_file(value: dict[str, Any] | str | Path | None) -> dict[str, Any] | None:
@@ -91,4 +92,6 @@ def read_deepspeed_file(value: dict[str, Any] | str | Path | None) -> dict[str, 
         raise SettingsError(f"{file}: not JSON: {error}") from None
     if not isinstance(loaded, dict):
         raise SettingsError(f"{file}: DeepSpeed's settings must be a JSON object")
+    if as_object(loaded.get("zero_optimization")).get("stage", 0) not in (0, 1, 2, 3):
+        raise SettingsError(f"{file}: zero_optimization.stage must be 0, 1, 2 or 3")
     return loaded
