@@ -90,7 +90,7 @@ def test_a_shipped_file_loads_by_its_name(file):
     assert load([file.stem]) != Settings()
 
 
-@each("zero", [None, {"stage": 2, "offload_optimizer": None}, {"offload_param": {}}])
+@pytest.mark.parametrize("zero", [None, {"stage": 2, "offload_optimizer": None}, {"offload_param": {}}])
 def test_what_a_deepspeed_file_leaves_null_is_off(tmp_path, zero):
     write_json(tmp_path / "ds.json", {"zero_optimization": zero})
     read = read_deepspeed_file(tmp_path / "ds.json")
@@ -98,7 +98,7 @@ def test_what_a_deepspeed_file_leaves_null_is_off(tmp_path, zero):
     assert not is_offloaded(read, "optimizer") and not is_offloaded(read, "param")
 
 
-@each("stage", ["auto", None, 4])
+@pytest.mark.parametrize("stage", ["auto", None, 4])
 def test_a_stage_that_deepspeed_lacks_is_refused(tmp_path, stage):
     write_json(tmp_path / "ds.json", {"zero_optimization": {"stage": stage}})
     with pytest.raises(SettingsError, match=r"ds\.json: zero_optimization\.stage must be 0, 1, 2 or 3$"):
