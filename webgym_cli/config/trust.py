@@ -23,7 +23,13 @@ from webgym_cli.util.urls import is_loopback
 
 def _is_elsewhere(value: Any) -> bool:
     """Whether an address is on another machine: keys and passwords of this user are sent there."""
-    return bool(value) and not (is_model_server(str(value)) or is_loopback(urlsplit(str(value)).hostname or ""))
+    address = str(value or "")
+    try:
+        host = urlsplit(address).hostname or ""
+    except ValueError:  # an unclosed bracket: what is no address is refused where it is used
+        return True
+    # A browser takes `\` for `/`, which ends the host: http://elsewhere.example\@127.0.0.1
+    return bool(address) and not is_model_server(address) and ("\\" in address or not is_loopback(host))
 
 
 def _names_server_elsewhere(value: Any) -> bool:
