@@ -10,8 +10,6 @@ from webgym_cli.config.section import ConfigSection
 
 # Numbers in most places, ids (`GPU-...`) in others.
 GpuNames = tuple[Annotated[str, Field(coerce_numbers_to_str=True)], ...]
-# Arguments by which vLLM renders chats otherwise than by the model's files.
-_TEMPLATES = ("--chat-template", "--default-chat-template-kwargs", "--tokenizer")
 
 
 class ServeSettings(ConfigSection):
@@ -72,12 +70,6 @@ class ServeSettings(ConfigSection):
     def workers(self) -> int:
         """Number of worker processes of one server, each on a GPU of its own where there are GPUs."""
         return self.tensor_parallel_size * self.data_parallel_size
-
-    @property
-    def template_argument(self) -> str:
-        """The first of `extra_args` that changes how vLLM renders chats; empty without one."""
-        names = (argument.partition("=")[0].replace("_", "-") for argument in self.extra_args)
-        return next(filter(_TEMPLATES.__contains__, names), "")
 
     def fit(self, gpus: int) -> int:
         """Return the number of servers on a node with so many GPUs."""

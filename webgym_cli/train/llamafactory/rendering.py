@@ -29,6 +29,8 @@ from webgym_cli.venvs.locate import role_home, role_python, trainer_environ
 
 SCRIPT = Path(__file__).with_name("rendering_script.py")
 LOG = "rendering.log"
+# Arguments of vLLM's by which it renders chats otherwise than by the model's files.
+_TEMPLATES = ("--chat-template", "--default-chat-template-kwargs", "--tokenizer")
 # Samples that are compared: evenly spaced in the dataset.
 SAMPLES = 8
 
@@ -42,7 +44,8 @@ async def require_same_rendering(run: RunDir, settings: Settings, logs: Path) ->
     folder = find_model_folder(model)
     if folder is None or not (folder / "config.json").is_file() or config.get("template") is None:
         return
-    if name := settings.serve.template_argument:
+    given = (argument.partition("=")[0].replace("_", "-") for argument in settings.serve.extra_args)
+    if name := next(filter(_TEMPLATES.__contains__, given), ""):
         raise SettingsError(
             f"serve.extra_args: the model was served prompts by {name}, which LLaMA-Factory's can't be compared with",
             hint="leave it out and change the model's chat_template.jinja; -s train.check_template=false trains so",
