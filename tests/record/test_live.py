@@ -115,6 +115,15 @@ def stored(run):
     return list(scan_stored(run, Split.TRAIN, 0))
 
 
+def test_tasks_of_a_file_may_use_what_lies_beside_it(tmp_path):
+    (tmp_path / "files").mkdir()
+    line = {"id": "a", "instruction": "Upload it.", "start_url": "https://a.example", "upload_folder": "files"}
+    (tmp_path / "tasks.jsonl").write_text(json.dumps(line))
+    settings = load(overrides=["judge.base_url=scripted"])
+    (task,) = recording.select_tasks(RunDir(tmp_path / "run"), settings, str(tmp_path / "tasks.jsonl"))
+    assert task.extra["upload_folder"] == str(tmp_path / "files")
+
+
 @pytest.mark.browser
 @pytest.mark.parametrize("mode", [MARKS, POINTS])
 async def test_a_person_s_demonstration_is_replayed_and_kept(run, chromium, monkeypatch, mode):

@@ -162,6 +162,7 @@ def select_tasks(run: RunDir, settings: Settings, wanted: str) -> list[Task]:
         source, problem = open_tasks(wanted), "each of its tasks has a demonstration"
         done = {one.task.key for one in read_plan(run, Split.TRAIN, version(run), of_sessions=True)}
         tasks = [task for task in source.read(range(len(source))) if task.key not in done]
+        settings = settings.with_changes(tasks={"train": wanted})  # their files may be beside it
     else:
         source, problem = open_tasks(settings.tasks.train), f"there is no task {wanted}"
         tasks = [task for task in source.read(range(len(source))) if task.id == wanted]
