@@ -23,6 +23,9 @@ from typing import ClassVar
 
 from webgym_cli.records.failure import FailureKind
 
+# Hint for what a newer version has written.
+UPGRADE = "pip install -U webgym"
+
 # The published exit codes, with their meaning.
 EXIT_CODES: dict[int, str] = {
     0: "done",

@@ -6,7 +6,8 @@ from pydantic import ValidationError
 from tests.tables import each
 from webgym_cli.config.load import load
 from webgym_cli.config.rl import ActorSettings, CriticOptimSettings, CriticSettings, RlSettings
-from webgym_cli.config.suggest import explain, keys_of, suggest
+from webgym_cli.config.section import keys_of
+from webgym_cli.config.suggest import explain, suggest
 from webgym_cli.errors import SettingsError
 
 

@@ -29,7 +29,6 @@ from webgym_cli.config.sources import (
     read_run,
     refuse_unknown,
 )
-from webgym_cli.config.suggest import explain
 from webgym_cli.config.trust import PLACES, remember, require_trust, select_executed
 from webgym_cli.errors import SettingsError
 from webgym_cli.util.registry import absolute_place, allow_places, import_plugins
@@ -205,6 +204,8 @@ def _parse(values: Flat, sources: Mapping[str, str]) -> Settings:
     try:
         settings = Settings.model_validate(values)
     except ValidationError as error:
+        from webgym_cli.config.suggest import explain
+
         raise _explain(*explain(error, Settings), sources) from None
     for key in list_truths(values, settings.model_dump(mode="json")):
         raise _explain(key, "it should be a number", sources)

@@ -12,10 +12,10 @@ from typing import Any, get_origin
 
 from webgym_cli.config.model import Settings
 from webgym_cli.config.renamed import REMOVED, RENAMED, SHARED, current_name, rename_keys
+from webgym_cli.config.section import keys_of
 from webgym_cli.config.shipped import find_config_file
 from webgym_cli.config.sites import list_site_keys
-from webgym_cli.config.suggest import UPGRADE, keys_of, suggest
-from webgym_cli.errors import SettingsError, StoreError
+from webgym_cli.errors import UPGRADE, SettingsError, StoreError
 from webgym_cli.util.files import read_json
 
 PREFIX = "WEBGYM_"
@@ -171,6 +171,8 @@ def refuse_unknown(key: str, source: str) -> None:
             raise SettingsError(words, hint="give it another name, here and in the tasks")
     if source.startswith("run "):
         raise SettingsError(f"{source}: unknown setting {key!r}: a newer webgym wrote it", hint=UPGRADE)
+    from webgym_cli.config.suggest import suggest
+
     near, words = suggest(key, keys)
     hint = "webgym config show"
     if near and source.startswith(ENVIRONMENT):

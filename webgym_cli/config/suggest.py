@@ -1,36 +1,21 @@
-"""Dotted keys of settings, and suggestions for unknown ones. Also imported in the train role (see `rl.py`)."""
+"""Suggestions for unknown settings and runs, loaded where one is. Also imported in the train role (see `rl.py`)."""
 
 from __future__ import annotations
 
 import difflib
 from collections.abc import Collection
-from functools import cache
 from itertools import chain
 from pathlib import Path
-from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
+from webgym_cli.config.section import keys_of
 from webgym_cli.records.base import describe_problem
 from webgym_cli.util.optional import when
 from webgym_cli.util.text import and_more, name_first
 
-UPGRADE = "pip install -U webgym"
 # Maximum number of suggested runs.
 _NAMED = 5
-
-
-@cache
-def keys_of(model: type[BaseModel], prefix: str = "") -> dict[str, Any]:
-    """Return every dotted key of a model with its field, without sections."""
-    keys: dict[str, Any] = {}
-    for name, field in model.model_fields.items():
-        kind = field.annotation
-        if isinstance(kind, type) and issubclass(kind, BaseModel):
-            keys.update(keys_of(kind, f"{prefix}{name}."))
-        else:
-            keys[f"{prefix}{name}"] = field
-    return keys
 
 
 def suggest(key: str, keys: Collection[str]) -> tuple[str, str]:

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import webgym_cli
-from webgym_cli.config.suggest import UPGRADE, name_runs_near
-from webgym_cli.errors import MissingStageError, StoreError, UsageError
+from webgym_cli.errors import UPGRADE, MissingStageError, StoreError, UsageError
 from webgym_cli.store.run import RunDir
 from webgym_cli.util.files import read_json, read_optional_object
 
@@ -35,6 +34,8 @@ def find_run(path: Path) -> RunDir:
 def require_run(run: RunDir, path: Path) -> None:
     """Raise `MissingStageError` if there is no run at the path that the user gave."""
     if not run.exists:
+        from webgym_cli.config.suggest import name_runs_near
+
         raise MissingStageError(f"{path}: there is no run{name_runs_near(path)}", hint=f"webgym rollout {path}")
 
 
