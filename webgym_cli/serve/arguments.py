@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Sequence
-from itertools import zip_longest
+from collections.abc import Sequence
 
 from webgym_cli.agent.prompts.webrl_prompt import RAW_TEMPLATE
 from webgym_cli.config.model import Settings
@@ -15,6 +14,7 @@ from webgym_cli.config.serve import ServeSettings
 from webgym_cli.errors import SettingsError
 from webgym_cli.records.sampling import Logprobs
 from webgym_cli.records.trajectory import PromptVersion
+from webgym_cli.util.arguments import read_arguments
 from webgym_cli.util.optional import when
 
 # vLLM's argument and webgym's default for it.
@@ -101,19 +101,12 @@ def device_args(serve: ServeSettings, device: str) -> list[str]:
 
 def refuse_arguments(arguments: Sequence[str]) -> None:
     """Raise `SettingsError` for arguments of `serve.extra_args` that have a setting which not vLLM alone reads."""
-    for name, _ in _read_arguments(arguments):
+    for name, _ in read_arguments(arguments):
         if setting := _SETTINGS.get(name):
             raise SettingsError(
                 f"serve.extra_args: {name} would reach vLLM alone; the rest of webgym reads {setting}",
                 hint=f"leave it out, and set {setting}",
             )
-
-
-def _read_arguments(arguments: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Yield the arguments with their values, or with the word after them."""
-    for argument, following in zip_longest(arguments, arguments[1:], fillvalue=""):
-        name, given, value = argument.partition("=")
-        yield name.replace("_", "-"), (value if given else following)
 
 
 def logprobs_kind(settings: Settings) -> Logprobs:
@@ -122,7 +115,7 @@ def logprobs_kind(settings: Settings) -> Logprobs:
     Raises `SettingsError` for a mode that returns logits instead.
     """
     mode = PROCESSED
-    for name, value in _read_arguments(settings.serve.extra_args):
+    for name, value in read_arguments(settings.serve.extra_args):
         if name == FLAG:
             mode = value
     if mode not in _KINDS:

@@ -22,6 +22,7 @@ from webgym_cli.records.sample import IMAGE
 from webgym_cli.store.run import RunDir
 from webgym_cli.train.llamafactory.dataset import read_train_config
 from webgym_cli.train.process_limits import run_within
+from webgym_cli.util.arguments import read_arguments
 from webgym_cli.util.files import read_json, write_json
 from webgym_cli.util.optional import when
 from webgym_cli.util.temporary_folder import TemporaryFolder
@@ -44,8 +45,8 @@ async def require_same_rendering(run: RunDir, settings: Settings, logs: Path) ->
     folder = find_model_folder(model)
     if folder is None or not (folder / "config.json").is_file() or config.get("template") is None:
         return
-    given = (argument.partition("=")[0].replace("_", "-") for argument in settings.serve.extra_args)
-    if name := next(filter(_TEMPLATES.__contains__, given), ""):
+    names = (name for name, _ in read_arguments(settings.serve.extra_args))
+    if name := next(filter(_TEMPLATES.__contains__, names), ""):
         raise SettingsError(
             f"serve.extra_args: the model was served prompts by {name}, which LLaMA-Factory's can't be compared with",
             hint="leave it out and change the model's chat_template.jinja; -s train.check_template=false trains so",
