@@ -14,6 +14,14 @@ from webgym_cli.environments.miniwob.environment import MiniWobPool
 from webgym_cli.records.action import InteractionMode
 
 
+@pytest.fixture(autouse=True)
+def no_proxy_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The pages of the tests are on loopback or nowhere; a proxy of the person who runs them has neither."""
+    for name in ("http_proxy", "https_proxy", "all_proxy", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.upper(), raising=False)
+
+
 @pytest.fixture(scope="session")
 def chromium() -> str:
     return needs_chromium()
