@@ -72,9 +72,8 @@ def import_(
     output = options.open_output()
     choices: dict[str, Any] = {"iteration": iteration, "split": split, "where": where}
     choices |= {"images": images and images.absolute()}
-    shared: dict[str, Any] = {"prompt": _make_prompt(settings)}
-    shared |= {"success_threshold": settings.rollout.success_threshold}
-    plan = plan_import(directory, format_, path.absolute(), **shared, **choices)
+    prompt, threshold = _make_prompt(settings), settings.rollout.success_threshold
+    plan = plan_import(directory, format_, path.absolute(), prompt=prompt, success_threshold=threshold, **choices)
     if plan.format.caution and split is None:  # an explicit --split needs no caution
         output.note(f"note: {plan.format.caution}")
     if options.dry_run:
