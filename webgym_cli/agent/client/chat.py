@@ -195,7 +195,7 @@ def openai_client(
 
 
 def require_endpoint(section: str, settings: ChatEndpointSettings, hint: str) -> None:
-    """Raise `SettingsError` as `require_address`, and for a field in `extra_body` that requests have of webgym."""
+    """Raise `SettingsError` as `require_address`, and for a field of `extra_body` that webgym sets itself."""
     require_address(section, settings.base_url, hint)
     for name in filter(_OWN_FIELDS.__contains__, settings.extra_body):
         raise SettingsError(

@@ -12,6 +12,7 @@ from webgym_cli.cli import completion as complete
 from webgym_cli.cli.options import PaidOptions, format_overrides
 from webgym_cli.config.limits import MAX_CHAINS, MAX_EPISODES
 from webgym_cli.errors import UsageError
+from webgym_cli.records.groups import Split
 
 if TYPE_CHECKING:
     from webgym_cli.cli.output import Output
@@ -86,7 +87,6 @@ def eval_(
     from webgym_cli.cli.stage import check_command, stage
     from webgym_cli.loop.evaluation import Benchmark, evaluate, plan_evaluation
     from webgym_cli.loop.rollout_setup import check_policy
-    from webgym_cli.records.groups import Split
     from webgym_cli.store.run import RunDir
 
     source = _locate_tasks(subject, benchmark)

@@ -13,7 +13,6 @@ from webgym_cli.records.groups import Split
 
 if TYPE_CHECKING:
     from webgym_cli.config.model import Settings
-    from webgym_cli.records.trajectory import PromptSpec
 
 FormatArg = Annotated[
     str,
@@ -72,8 +71,7 @@ def import_(
     output = options.open_output()
     choices: dict[str, Any] = {"iteration": iteration, "split": split, "where": where}
     choices |= {"images": images and images.absolute()}
-    prompt, threshold = _make_prompt(settings), settings.rollout.success_threshold
-    plan = plan_import(directory, format_, path.absolute(), prompt=prompt, success_threshold=threshold, **choices)
+    plan = plan_import(directory, format_, path.absolute(), **_describe_run(settings), **choices)
     if plan.format.caution and split is None:  # an explicit --split needs no caution
         output.note(f"note: {plan.format.caution}")
     if options.dry_run:
@@ -90,13 +88,13 @@ def import_(
     output.next_step(f"webgym inspect-buffer {run}")
 
 
-def _make_prompt(settings: Settings) -> PromptSpec:
-    """Return the prompt parameters of the run's policy."""
+def _describe_run(settings: Settings) -> dict[str, Any]:
+    """Return what imported episodes get of the run: the prompt parameters of its policy, and its threshold."""
     from webgym_cli.agent.actions.action_sets import ACTION_SETS
     from webgym_cli.records.trajectory import PromptSpec
 
     context = settings.context_config
-    return PromptSpec(
+    prompt = PromptSpec(
         version=context.prompt_version,
         system_prompt=settings.agent.system_prompt,
         options=ACTION_SETS.find(str(context.prompt_version)).prompt_options(settings),
@@ -104,3 +102,4 @@ def _make_prompt(settings: Settings) -> PromptSpec:
         history_window=context.history_window,
         max_images=context.max_images,
     )
+    return {"prompt": prompt, "success_threshold": settings.rollout.success_threshold}

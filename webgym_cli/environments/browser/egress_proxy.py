@@ -184,9 +184,9 @@ class EgressProxy:
                 raise RefusedRequest(reason)
             self._note_unreached(host, None)  # an attempt without an answer may outlast the page's deadline
             try:
-                upstream = await self._find_upstream(host, port, tunnel=tunnel)
+                addresses, upstream = await self._find_route(host, port, tunnel=tunnel)
                 if upstream is None:
-                    connection = await self._connect_first(host, port)
+                    connection = await self._connect_first(host, addresses, port)
                 elif tunnel or not upstream.takes_requests:
                     connection = await upstream.open_tunnel(host, port)
                 else:
@@ -200,27 +200,28 @@ class EgressProxy:
             self._unreached.clear()
             return connection, upstream
 
-    async def _find_upstream(self, host: str, port: int, *, tunnel: bool) -> UpstreamProxy | None:
-        """Return the environment's proxy for a host; None without one, and for private addresses that are allowed.
+    async def _find_route(self, host: str, port: int, *, tunnel: bool) -> tuple[list[str], UpstreamProxy | None]:
+        """Return a host's addresses, and the environment's proxy for it.
 
-        A name that only that proxy can resolve is left to it. Raises `RefusedRequest` as a direct connection does.
+        No proxy: there is none, or the addresses are private and allowed. No addresses: the name is left to the proxy,
+        as only that one can resolve it. Raises `RefusedRequest` for addresses that are refused.
         """
         scheme = "https" if tunnel else "http"
         proxy = find_proxy(f"{scheme}://{format_address((host, port))}", needed=False)
         if proxy is None:
-            return None
+            return await self._addresses(host, port), None
         try:
             async with asyncio.timeout(_LOOKUP_TIMEOUT):
                 addresses = await self._addresses(host, port)
         except (socket.gaierror, TimeoutError):
             addresses = []
         is_private = any(not is_public(ipaddress.ip_address(address.partition("%")[0])) for address in addresses)
-        return None if is_private else UpstreamProxy(proxy)
+        return addresses, None if is_private else UpstreamProxy(proxy)
 
-    async def _connect_first(self, host: str, port: int) -> Connection:
+    async def _connect_first(self, host: str, addresses: Collection[str], port: int) -> Connection:
         """Connect to the first address of a host that answers. Raises the first address's error."""
         errors = []
-        for address in await self._addresses(host, port):
+        for address in addresses:
             try:
                 return await asyncio.open_connection(address, port)
             except OSError as error:

@@ -55,6 +55,8 @@ SELECT count(DISTINCT id) AS count, min(id) AS first, arg_min(policy, id) AS pol
 FROM rl_batch JOIN steps ON steps.trajectory = id AND steps.iteration = rl_batch.iteration AND steps.split = 'train'
 WHERE reason IS NULL AND NOT greedy AND response_tokens IS NULL
 """
+# Imported before the iteration's rollout, the others are in no plan: its batch was refused.
+_ROLLED_OUT = f"NOT regexp_matches(id, '{IMPORTED_ID}')"
 _STEPS = "SELECT coalesce(sum(steps), 0)::BIGINT AS steps FROM rl_batch WHERE reason IS NULL AND NOT greedy"
 # Fields of `BatchCounts`.
 _COUNTS = """
@@ -200,8 +202,7 @@ def plan_batch(
     by = resolve_group_by(settings)
     load_planned_groups(index, run, read, by, settings.agent.group_size)
     of_iterations = f"iteration IN ({', '.join(map(str, read))})"
-    # Imported before the iteration's rollout, they are in no plan: its batch was refused.
-    where = f"{of_iterations} AND NOT regexp_matches(id, '{IMPORTED_ID}')"
+    where = f"{of_iterations} AND {_ROLLED_OUT}"
     if selection is not None:
         index.one(_SELECTED, [sorted(selection.trajectories), sorted(selection.stale)])
         where += " AND id IN (SELECT id FROM rl_selected)"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from glob import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -203,7 +204,7 @@ def temporary_index(run: RunDir) -> Iterator[RunDir]:
             link = folder / fragment.relative_to(run.index)
             link.parent.mkdir(parents=True, exist_ok=True)
             link.symlink_to(fragment)
-        yield RunDir(run.root, run.newest, index_folder=folder)
+        yield replace(run, index_folder=folder)
 
 
 def update_or_copy(run: RunDir, progress: EventSink | None, stack: ExitStack) -> RunDir:

@@ -97,10 +97,11 @@ def plan_rl(inputs: PlanInputs, *, webrl: bool = False) -> TrainPlan:
     )
 
 
-def check_webrl(settings: Settings) -> None:
-    """Raise `SettingsError` for filters that nothing reads: they select steps to imitate, a batch has all episodes.
+def check_policy_gradient(settings: Settings) -> None:
+    """Raise `SettingsError` for filters and models that no policy gradient trains on.
 
-    And for a model that the trainer would refuse, but only after the rollouts, if its `config.json` is here.
+    Filters select steps to imitate, a batch has all episodes. A model whose `config.json` is here is refused now, not
+    by the trainer after the rollouts.
     """
     name, model = settings.train.algorithm, settings.policy_config.base_model
     changed = settings.filters.model_dump(exclude_defaults=True)
@@ -119,8 +120,8 @@ def check_webrl(settings: Settings) -> None:
 
 
 def check_settings(settings: Settings) -> None:
-    """Raise `SettingsError` as `check_webrl`, and for a greedy baseline if no greedy episode is rolled out."""
-    check_webrl(settings)
+    """Raise `SettingsError` as `check_policy_gradient`, and for a greedy baseline without greedy episodes."""
+    check_policy_gradient(settings)
     name = settings.train.algorithm
     if ESTIMATORS.find(name).needs_greedy and not settings.agent.greedy_chain:
         raise SettingsError(
@@ -291,7 +292,7 @@ POLICY_GRADIENT = TrainingBackend(
 WEBRL = TrainingBackend(
     functools.partial(plan_rl, webrl=True),
     "transitions",
-    check=check_webrl,
+    check=check_policy_gradient,
     deepspeed_setting=DEEPSPEED_SETTING,
     estimate_memory=functools.partial(estimate_memory, webrl=True),
 )
